@@ -1,7 +1,39 @@
-//! The terms of a loop. So far: the two value types with a text form of their own.
+//! The terms of a loop: from the text of `loop.toml` to a validated, typed [`LoopFile`]. No repository is needed here.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | [`file`] (with `judge`, `sandbox`, `worker`) and [`lasting`] | the types: the one source of the keys, their defaults, their ranges and their documentation |
+//! | [`duration`] and [`money`] | the two value types with a text form of their own |
+//! | `shape` | the types' JSON Schema as a tree that can be walked beside a TOML document |
+//! | [`mod@parse`] with `walk` and `hint` | text to types: positions, unknown keys, wrong types, ranges |
+//! | `validate`, `pattern`, `lint` | the rules that a schema cannot say; faults and warnings |
+//! | [`problem`] | how a fault of the file is told: place, message, excerpt, hint |
+//! | [`table`] | the generated reference of every key, and the JSON Schema |
 
 pub mod duration;
+pub mod file;
+mod hint;
+mod judge;
+pub mod lasting;
+mod lint;
 pub mod money;
+pub mod parse;
+mod pattern;
+pub mod problem;
+mod sandbox;
+mod shape;
+pub mod table;
+#[cfg(test)]
+mod tests;
+mod validate;
+mod walk;
+mod worker;
 
 pub use duration::Seconds;
+pub use file::LoopFile;
 pub use money::Dollars;
+pub use parse::{Parsed, parse, parse_bytes};
+pub use problem::{LoopFileError, Problem, Warning};
+
+/// The id of the schema of `loop.toml`.
+pub const SCHEMA_ID: &str = "git-loop/loop-file/v1";

@@ -1,0 +1,175 @@
+//! `[check]`, `[holdout]` and `[metric]`: the command that judges candidates and the number it gives.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::duration::Seconds;
+use super::file::Command;
+
+/// `[check]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Check {
+    /// What to run. An array is executed as it is; a string goes through `sh`, with `pipefail` where that shell has it.
+    pub command: Command,
+    /// The format of the test report.
+    #[serde(default)]
+    #[schemars(extend("x-built" = ["libtest", "junit", "lines", "none"]))]
+    pub format: ReportFormat,
+    /// Where the check writes its report, relative to the tree, for a format that is a file. It must not exist before
+    /// the run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<String>,
+    /// How long one run of the check may take.
+    #[serde(default = "Check::default_timeout")]
+    #[schemars(extend("x-min" = "1s", "x-max" = "24h"))]
+    pub timeout: Seconds,
+    /// The exit code of a check that passes.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 255))]
+    pub success_exit_code: u8,
+    /// `true`: the check runs elsewhere and an orchestrator brings signed verdicts.
+    #[serde(default)]
+    #[schemars(extend("x-built" = [false]))]
+    pub external: bool,
+    /// Environment variables of the check, with their values. They are part of the contract, which is public: no secrets.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+}
+
+impl Check {
+    fn default_timeout() -> Seconds {
+        Seconds::new(10 * 60)
+    }
+}
+
+/// The format of a test report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ReportFormat {
+    /// The text of `cargo test`.
+    Libtest,
+    /// JUnit XML in the file that `check.report` names.
+    Junit,
+    /// The text of `pytest -rA`.
+    Pytest,
+    /// The Test Anything Protocol.
+    Tap,
+    /// The output of `go test -json`.
+    GoJson,
+    /// The JSON report of jest or vitest.
+    Jest,
+    /// `ok ID`, `fail ID` or `skip ID` a line on standard output, and `done N` at the end.
+    Lines,
+    /// No report: only the exit code and the metric count.
+    #[default]
+    None,
+}
+
+impl ReportFormat {
+    /// Whether the report is a file that `check.report` must name, rather than what the check prints.
+    pub fn is_file(self) -> bool {
+        matches!(self, Self::Junit | Self::Jest)
+    }
+
+    /// The word in `loop.toml`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Libtest => "libtest",
+            Self::Junit => "junit",
+            Self::Pytest => "pytest",
+            Self::Tap => "tap",
+            Self::GoJson => "go-json",
+            Self::Jest => "jest",
+            Self::Lines => "lines",
+            Self::None => "none",
+        }
+    }
+}
+
+/// `[holdout]`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Holdout {
+    /// What to run; only its verdict leaves the holdout.
+    pub command: Command,
+    /// A folder outside the repository, frozen by its git tree id.
+    pub folder: String,
+}
+
+/// `[metric]`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Metric {
+    /// The name of the metric, for people.
+    #[schemars(length(min = 1, max = 64))]
+    pub name: String,
+    /// Whether less or more is better.
+    pub direction: Direction,
+    /// The value at which the work is done, provided that the check passes.
+    pub target: f64,
+    /// Where the number comes from.
+    #[schemars(extend("x-built" = ["failures", "exit", "regex", "json"]))]
+    pub from: MetricSource,
+    /// With `from = "regex"`: a regular expression over the check's standard output, with one capture group or one that
+    /// is called `metric`. The last match counts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 1000))]
+    pub pattern: Option<String>,
+    /// With `from = "json"`: an RFC 6901 pointer to a number in the JSON that the check prints, such as `/summary/score`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(length(max = 1000))]
+    pub pointer: Option<String>,
+    /// The least difference that counts as an improvement. An improvement is always more than 0.
+    #[serde(default)]
+    #[schemars(range(min = 0))]
+    pub min_improvement: f64,
+    /// How often the check runs for each candidate; the median counts and must beat the noise.
+    #[serde(default = "Metric::default_repeat")]
+    #[schemars(range(min = 1, max = 100), extend("x-built" = [1]))]
+    pub repeat: u32,
+}
+
+impl Metric {
+    fn default_repeat() -> u32 {
+        1
+    }
+}
+
+/// Which way a metric gets better.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Direction {
+    /// Less is better.
+    Minimize,
+    /// More is better.
+    Maximize,
+}
+
+impl Direction {
+    /// Whether `value` has reached `target`.
+    pub fn reached(self, value: f64, target: f64) -> bool {
+        match self {
+            Self::Minimize => value <= target,
+            Self::Maximize => value >= target,
+        }
+    }
+}
+
+/// Where the metric comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MetricSource {
+    /// The number of failing tests in the report.
+    Failures,
+    /// The exit code of the check.
+    Exit,
+    /// What `metric.pattern` finds on standard output.
+    Regex,
+    /// What `metric.pointer` finds in the JSON on standard output.
+    Json,
+    /// `metric_value` of the verdict.
+    Verdict,
+}
