@@ -1,5 +1,5 @@
 //! The types of `loop.toml`. Their doc comments are the documentation of the keys: [`super::table`] prints them, and
-//! [`super::parse`] checks a document against the schema that they give.
+//! [`super::parse()`] checks a document against the schema that they give.
 //!
 //! Three extra schema keywords say what JSON Schema cannot: `x-min` and `x-max` bound durations and money, and `x-built`
 //! (`x-built-items` for the members of a list) lists the only values of a key that this version implements; any other is

@@ -86,7 +86,7 @@ pub struct LastingTerms {
 }
 
 impl LoopFile {
-    /// The terms of lasting code; `None` for any other class. A file that [`super::parse`] accepted has them all.
+    /// The terms of lasting code; `None` for any other class. A file that [`super::parse()`] accepted has them all.
     pub fn lasting_terms(&self) -> Option<LastingTerms> {
         if self.class != Class::LastingCode {
             return None;

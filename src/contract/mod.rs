@@ -2,7 +2,7 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
-//! | [`file`] (with `judge`, `sandbox`, `worker`) and [`lasting`] | the types: the one source of the keys, their defaults, their ranges and their documentation |
+//! | [`mod@file`] (with `judge`, `sandbox`, `worker`) and [`lasting`] | the types: the one source of the keys, their defaults, their ranges and their documentation |
 //! | [`duration`] and [`money`] | the two value types with a text form of their own |
 //! | `shape` | the types' JSON Schema as a tree that can be walked beside a TOML document |
 //! | [`mod@parse`] with `walk` and `hint` | text to types: positions, unknown keys, wrong types, ranges |
