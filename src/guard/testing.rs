@@ -10,8 +10,13 @@ pub struct Repo {
 
 impl Repo {
     pub fn new() -> Self {
+        Self::with_format("sha1")
+    }
+
+    pub fn with_format(hash: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        run(Command::new("git").args(["init", "-q", "-b", "main"]).current_dir(dir.path()), b"");
+        let format = format!("--object-format={hash}");
+        run(Command::new("git").args(["init", "-q", "-b", "main", &format]).current_dir(dir.path()), b"");
         let gix = gix::open_opts(dir.path(), gix::open::Options::isolated()).unwrap();
         Self { dir, gix }
     }
