@@ -4,6 +4,8 @@
 //! | --- | --- |
 //! | [`cli`] | the command line: one file per command, streams, colour, hints |
 //! | [`error`] and [`exit`] | kinds and hints; the one table of halt reasons and exit codes |
+//! | [`escape`] | hostile text, shown so that it can hide nothing |
+//! | [`guard`] | which paths a candidate changed, and whether it may |
 //! | [`git`] | repository handle, refs, trees, notes; the only place that spawns git |
 //! | [`sign`] | SSH signatures, key sources, allowed signers |
 //! | [`sandbox`] | running the worker and the check: isolation, environment, process trees, output caps |
@@ -14,4 +16,6 @@
 pub mod cli;
 pub mod contract;
 pub mod error;
+pub mod escape;
 pub mod exit;
+pub mod guard;
