@@ -9,7 +9,10 @@
 //! | [`sandbox`] | running the worker and the check: isolation, environment, process trees, output caps |
 //! | [`worktree`] | fresh linked worktrees; candidates from exactly what a worktree holds |
 //! | [`check`] | test reports, metrics, usage reports: bytes in, facts out |
+//! | [`canonical`], [`money`] | canonical JSON and hashes; micro-dollars |
 
+pub mod canonical;
 pub mod cli;
 pub mod error;
 pub mod exit;
+pub mod money;
