@@ -8,11 +8,14 @@
 //! | [`sign`] | SSH signatures, key sources, allowed signers |
 //! | [`sandbox`] | running the worker and the check: isolation, environment, process trees, output caps |
 //! | [`worktree`] | fresh linked worktrees; candidates from exactly what a worktree holds |
-//! | [`check`] | test reports, metrics, usage reports: bytes in, facts out |
+//! | [`check`] | test reports, metrics, the judgement of one run: bytes in, facts out |
+//! | [`worker`] | what a worker says it used |
 //! | [`canonical`], [`money`] | canonical JSON and hashes; micro-dollars |
 
 pub mod canonical;
+pub mod check;
 pub mod cli;
 pub mod error;
 pub mod exit;
 pub mod money;
+pub mod worker;
