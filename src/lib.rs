@@ -4,18 +4,29 @@
 //! | --- | --- |
 //! | [`cli`] | the command line: one file per command, streams, colour, hints |
 //! | [`error`] and [`exit`] | kinds and hints; the one table of halt reasons and exit codes |
-//! | [`escape`] | hostile text, shown so that it can hide nothing |
-//! | [`guard`] | which paths a candidate changed, and whether it may |
-//! | [`git`] | repository handle, refs, trees, notes; the only place that spawns git |
-//! | [`sign`] | SSH signatures, key sources, allowed signers |
+//! | [`contract`] | `loop.toml` as types, with faults that name their place; resolved and frozen as `contract.json` |
+//! | [`ledger`] | records, receipts, state and its fold; append by compare-and-swap; verification |
+//! | [`decide`] | the decision: evidence in, decision out |
+//! | [`iterate`] | the iteration as a transaction; crash recovery; resume |
+//! | [`worker`] | what a worker says it used |
+//! | [`check`] | test reports, metrics, the judgement of one run: bytes in, facts out |
 //! | [`sandbox`] | running the worker and the check: isolation, environment, process trees, output caps |
 //! | [`worktree`] | fresh linked worktrees; candidates from exactly what a worktree holds |
-//! | [`check`] | test reports, metrics, usage reports: bytes in, facts out |
-//! | [`contract`] | the terms of a loop: `loop.toml` as types, with faults that name their place |
+//! | [`guard`] | which paths a candidate changed, and whether it may |
+//! | [`sign`] | SSH signatures, key sources, allowed signers |
+//! | [`git`] | repository handle, refs, trees, notes; the only place that spawns git |
+//! | [`render`] | what people read |
+//! | [`escape`] | hostile text, shown so that it can hide nothing |
+//! | [`canonical`], [`money`], [`oid`], [`at`] | canonical JSON and hashes; micro-dollars; object ids; times |
+//! | [`host`] | the environment that this process was started in |
 
+pub mod canonical;
+pub mod check;
 pub mod cli;
 pub mod contract;
 pub mod error;
 pub mod escape;
 pub mod exit;
 pub mod guard;
+pub mod money;
+pub mod worker;

@@ -1,0 +1,281 @@
+//! The check's capture, read: bytes in, facts out. Nothing here does I/O or reads a clock.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | [`sets`] | which tests passed, failed and were skipped |
+//! | [`lines`], [`libtest`], [`junit`] | the report formats |
+//! | [`metric`] | the number that a contract watches |
+//! | [`verdict`] | what one run of the check is worth: DESIGN sections 4.7 and 5, row 7 |
+//!
+//! A report that is missing, cut off, at odds with itself or hostile is a [`ReportProblem`], never a pass and never a
+//! panic. Every parser is total and takes time linear in its input (but for the sorting of ids).
+
+pub mod junit;
+pub mod libtest;
+pub mod lines;
+pub mod metric;
+pub mod sets;
+pub mod verdict;
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use metric::{MetricProblem, MetricSource, Observation, extract};
+pub use sets::{Outcome, TestSets};
+pub use verdict::{CheckFacts, CheckProblem, Judgement, judge, lost, newly_skipped, regressed};
+
+use crate::error::Error;
+
+/// The largest report that is read, in bytes.
+pub const MAX_REPORT: usize = 16 * 1024 * 1024;
+
+/// How the check tells which tests it ran: `check.format` of the contract.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Format {
+    /// It does not: only the exit code and the metric count.
+    #[default]
+    None,
+    /// `ok ID`, `fail ID`, `skip ID` and `done N` on stdout.
+    Lines,
+    /// What `cargo test` prints, stdout and stderr in one pipe.
+    Libtest,
+    /// A JUnit XML file.
+    Junit,
+}
+
+impl Format {
+    /// Every format that is built.
+    pub const ALL: &[Self] = &[Self::None, Self::Lines, Self::Libtest, Self::Junit];
+
+    /// Names that DESIGN section 3 lists and that are not built yet.
+    pub const NOT_BUILT_YET: &[&str] = &["pytest", "tap", "go-json", "jest"];
+
+    /// The name in `loop.toml`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Lines => "lines",
+            Self::Libtest => "libtest",
+            Self::Junit => "junit",
+        }
+    }
+
+    /// Whether the report is a file that `check.report` names, not the output of the check.
+    pub fn is_file(self) -> bool {
+        self == Self::Junit
+    }
+
+    /// The format of that name.
+    pub fn parse_name(name: &str) -> Result<Self, FormatError> {
+        if let Some(format) = Self::ALL.iter().find(|format| format.name() == name) {
+            return Ok(*format);
+        }
+        if Self::NOT_BUILT_YET.contains(&name) {
+            return Err(FormatError::NotBuiltYet { name: name.to_owned() });
+        }
+        let known = Self::ALL.iter().map(|format| format.name()).chain(Self::NOT_BUILT_YET.iter().copied());
+        Err(FormatError::Unknown { name: name.to_owned(), nearest: nearest(name, known) })
+    }
+}
+
+impl fmt::Display for Format {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+/// Why a name is not a usable [`Format`].
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FormatError {
+    /// No format has this name.
+    #[error("unknown report format `{name}`")]
+    Unknown {
+        /// The name that was given.
+        name: String,
+        /// The known name that is most like it.
+        nearest: Option<&'static str>,
+    },
+    /// A format that this version does not read.
+    #[error("report format `{name}` is not built yet")]
+    NotBuiltYet {
+        /// The name that was given.
+        name: String,
+    },
+}
+
+impl From<FormatError> for Error {
+    fn from(error: FormatError) -> Self {
+        let message = error.to_string();
+        match error {
+            FormatError::Unknown { nearest: Some(nearest), .. } => {
+                Self::usage(message).hint(format!("did you mean `{nearest}`?"))
+            }
+            FormatError::Unknown { nearest: None, .. } => {
+                Self::usage(message).hint("use one of none, lines, libtest, junit")
+            }
+            FormatError::NotBuiltYet { name } if name == "pytest" => {
+                Self::usage(message).hint("use format = \"junit\" and `pytest --junitxml=FILE`")
+            }
+            FormatError::NotBuiltYet { .. } => Self::usage(message).hint(
+                "let the runner write JUnit XML and use format = \"junit\", or print format = \"lines\"",
+            ),
+        }
+    }
+}
+
+/// Why a report says nothing that counts.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ReportProblem {
+    /// The check wrote no report.
+    #[error("the check wrote no report")]
+    Missing,
+    /// The report is larger than what is read.
+    #[error("the report is larger than {limit} bytes")]
+    TooLarge {
+        /// The largest size in bytes.
+        limit: usize,
+    },
+    /// The report ends before all results are in.
+    #[error("the report is incomplete at line {line}: {why}")]
+    Incomplete {
+        /// What is missing.
+        why: String,
+        /// Where that was noticed, counted from 1.
+        line: u64,
+    },
+    /// The report says two things that cannot both be so.
+    #[error("the report contradicts itself: {why}")]
+    Contradiction {
+        /// Which two.
+        why: String,
+    },
+    /// The report is not of its format.
+    #[error("the report is malformed at line {line}: {why}")]
+    Malformed {
+        /// What is wrong.
+        why: String,
+        /// Where, counted from 1.
+        line: u64,
+    },
+    /// The report is complete and holds no test.
+    #[error("no test ran")]
+    NoTests,
+}
+
+impl ReportProblem {
+    fn incomplete(line: u64, why: impl Into<String>) -> Self {
+        Self::Incomplete { why: why.into(), line }
+    }
+
+    fn malformed(line: u64, why: impl Into<String>) -> Self {
+        Self::Malformed { why: why.into(), line }
+    }
+
+    fn contradiction(why: impl Into<String>) -> Self {
+        Self::Contradiction { why: why.into() }
+    }
+}
+
+/// Reads a report. `Ok(None)` where the format has none.
+///
+/// `bytes` is stdout for [`Format::Lines`], stdout and stderr in the order they came for [`Format::Libtest`], and the
+/// file for [`Format::Junit`].
+pub fn parse(format: Format, bytes: &[u8]) -> Result<Option<TestSets>, ReportProblem> {
+    if format == Format::None {
+        return Ok(None);
+    }
+    if bytes.len() > MAX_REPORT {
+        return Err(ReportProblem::TooLarge { limit: MAX_REPORT });
+    }
+    let sets = match format {
+        Format::None => return Ok(None),
+        Format::Lines => lines::parse(bytes)?,
+        Format::Libtest => libtest::parse(bytes)?,
+        Format::Junit => junit::parse(bytes)?,
+    };
+    if sets.is_empty() { Err(ReportProblem::NoTests) } else { Ok(Some(sets)) }
+}
+
+/// The name among `known` that `name` is most likely a slip of.
+pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    // A name from a file may be of any length, and the distance takes quadratic time.
+    if name.len() > 64 {
+        return None;
+    }
+    let name = name.to_lowercase();
+    known
+        .into_iter()
+        .map(|known| (strsim::damerau_levenshtein(&name, known), known))
+        .filter(|(distance, known)| *distance <= (known.len() / 3).max(1))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, known)| known)
+}
+
+/// The start of a text from a report, fit for one line of a message: it may be long and hold control characters.
+fn excerpt(text: &str) -> String {
+    const LONGEST: usize = 80;
+    let mut short: String =
+        text.chars().take(LONGEST).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();
+    if text.chars().nth(LONGEST).is_some() {
+        short.push('…');
+    }
+    short
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn format_names() {
+        for format in Format::ALL {
+            assert_eq!(Format::parse_name(format.name()), Ok(*format));
+            assert_eq!(serde_json::to_value(format).unwrap(), format.name());
+        }
+        for name in Format::NOT_BUILT_YET {
+            let error = Format::parse_name(name).unwrap_err();
+            assert_eq!(error, FormatError::NotBuiltYet { name: (*name).into() });
+            assert!(!Error::from(error).hints().is_empty());
+        }
+        let nearest = |name: &str| match Format::parse_name(name) {
+            Err(FormatError::Unknown { nearest, .. }) => nearest,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(nearest("libtests"), Some("libtest"));
+        assert_eq!(nearest("JUnit"), Some("junit"));
+        assert_eq!(nearest("gojson"), Some("go-json"));
+        assert_eq!(nearest("xyzzy"), None);
+        assert_eq!(nearest(&"l".repeat(1 << 20)), None);
+    }
+
+    #[test]
+    fn a_giant_report_is_not_read() {
+        let giant = vec![b'\n'; MAX_REPORT + 1];
+        for format in [Format::Lines, Format::Libtest, Format::Junit] {
+            assert_eq!(parse(format, &giant), Err(ReportProblem::TooLarge { limit: MAX_REPORT }));
+        }
+        assert_eq!(parse(Format::None, &giant), Ok(None));
+    }
+
+    #[test]
+    fn excerpts_are_short_and_plain() {
+        assert_eq!(excerpt("a\u{1b}[31mb\n"), "a\u{fffd}[31mb\u{fffd}");
+        assert_eq!(excerpt(&"é".repeat(100)).chars().count(), 81);
+    }
+
+    proptest! {
+        #[test]
+        fn arbitrary_bytes_never_panic_and_never_pass_empty(bytes: Vec<u8>) {
+            for format in Format::ALL {
+                if let Ok(Some(sets)) = parse(*format, &bytes) {
+                    prop_assert!(!sets.is_empty());
+                }
+            }
+        }
+    }
+}

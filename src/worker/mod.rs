@@ -1,0 +1,3 @@
+//! What a worker leaves behind besides its worktree.
+
+pub mod usage;
