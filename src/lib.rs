@@ -29,4 +29,5 @@ pub mod escape;
 pub mod exit;
 pub mod guard;
 pub mod money;
+pub mod sign;
 pub mod worker;
