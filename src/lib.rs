@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`cli`] | the command line: one file per command, streams, colour, hints |
 //! | [`error`] and [`exit`] | kinds and hints; the one table of halt reasons and exit codes |
+//! | [`host`] | environment, current folder and clock, read once and passed in |
 //! | [`git`] | repository handle, refs, trees, notes; the only place that spawns git |
 //! | [`sign`] | SSH signatures, key sources, allowed signers |
 //! | [`sandbox`] | running the worker and the check: isolation, environment, process trees, output caps |
@@ -13,3 +14,5 @@
 pub mod cli;
 pub mod error;
 pub mod exit;
+pub mod git;
+pub mod host;
