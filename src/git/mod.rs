@@ -1,0 +1,45 @@
+//! The storage floor: repositories, refs, objects, trees, notes, locks.
+//!
+//! | file | what it does |
+//! | --- | --- |
+//! | `open`, `discover` | finding and opening a repository, or saying clearly why not |
+//! | `config`, `config_env` | git configuration with scopes, from files and `git -c` |
+//! | `names` | the one constructor of every ref name of a loop |
+//! | `refs`, `transaction`, `reflock` | reading refs, and changing several at once by compare-and-swap |
+//! | `objects`, `tree` | objects whose hash is checked; building and editing trees |
+//! | `notes` | receipts as git notes |
+//! | `lock` | one runner per loop and machine |
+//! | `command`, `remote` | the only place that starts git, and what it is needed for |
+
+mod command;
+mod config;
+mod config_env;
+mod discover;
+mod lock;
+mod names;
+mod notes;
+mod objects;
+mod open;
+mod reflock;
+mod refs;
+mod remote;
+mod signature;
+#[cfg(test)]
+pub(crate) mod testing;
+mod transaction;
+mod tree;
+
+pub use command::{CommandError, GitCommand, GitOutput, GitProgram, GitVersion, MINIMUM_VERSION};
+pub use config::{Config, ConfigEntry, ConfigError, Scope};
+pub use lock::{Holder, LockError, LoopLock, WorktreesLock};
+pub use names::{LOOPS_PREFIX, LoopId, LoopRef, LoopRefKind, LoopRefs, NOTES_PREFIX, NameError};
+pub use notes::NotesError;
+pub use objects::{Durability, ObjectError};
+pub use open::{Allow, Repo, RepoError};
+pub use refs::RefError;
+pub use remote::{PushRef, Pushed, RemoteError};
+pub use signature::{Signature, SignatureError};
+pub use transaction::{Expect, RefChange};
+pub use tree::{
+    MAX_DEPTH, MAX_ENTRIES, Modes, PathEntry, TreeBuilder, TreeEntry, TreeError, TreeProblem, parse_tree,
+};

@@ -1,0 +1,378 @@
+//! Writing objects, and reading them with their hash checked.
+//!
+//! gix writes loose objects and never syncs them; neither gix nor git compares an object with its id when it reads
+//! it. Here a batch is synced once, objects first and then the folders that name them, and every read hashes again.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use gix::ObjectId;
+use gix::objs::{Find, Kind, Write};
+use gix::prelude::HeaderExt;
+
+use super::Repo;
+use super::transaction::sync_folder;
+
+/// Whether something is on the disk when a call returns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Durability {
+    /// It survives a loss of power. Costs about 2 ms for a record.
+    Fsync,
+    /// It survives the end of the process; for what can be made again.
+    Fast,
+}
+
+/// What went wrong with an object.
+#[derive(Debug, thiserror::Error)]
+pub enum ObjectError {
+    /// It is not there.
+    #[error("object {id} is missing{}", if *promised { ": this is a partial clone" } else { "" })]
+    Missing {
+        /// The object.
+        id: ObjectId,
+        /// Whether a remote may have it.
+        promised: bool,
+    },
+    /// Its content is not what its id says, or cannot be decoded.
+    #[error("object {id} is corrupt: {problem}")]
+    Corrupt {
+        /// The object.
+        id: ObjectId,
+        /// What is wrong.
+        problem: String,
+    },
+    /// It is of another kind.
+    #[error("object {id} is a {found}, not a {wanted}")]
+    WrongKind {
+        /// The object.
+        id: ObjectId,
+        /// What it is.
+        found: Kind,
+        /// What it should be.
+        wanted: Kind,
+    },
+    /// It cannot be hashed or written.
+    #[error("cannot write a {kind}")]
+    Write {
+        /// What was to be written.
+        kind: Kind,
+        /// Why.
+        source: Box<gix::Error>,
+    },
+    /// It cannot be made durable.
+    #[error("cannot sync {}", path.display())]
+    Sync {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl From<ObjectError> for crate::error::Error {
+    fn from(error: ObjectError) -> Self {
+        let message = error.to_string();
+        match error {
+            ObjectError::Missing { promised: true, .. } => {
+                Self::workspace(message).hint("fetch everything: git fetch --refetch --no-filter")
+            }
+            ObjectError::Missing { .. } => Self::workspace(message)
+                .hint("fetch it: git fetch, from a clone that has it")
+                .hint("see what else is missing: git fsck"),
+            ObjectError::Corrupt { .. } => Self::workspace(message)
+                .hint("see what else is corrupt: git fsck")
+                .hint("take the object from another clone of this repository"),
+            ObjectError::WrongKind { .. } => Self::workspace(message).hint("look at it: git cat-file -p ID"),
+            ObjectError::Write { source, .. } => Self::workspace(message)
+                .caused_by(source)
+                .hint("check the free space and who may write there"),
+            ObjectError::Sync { source, .. } => {
+                Self::workspace(message).caused_by(source).hint("check the health of the disk")
+            }
+        }
+    }
+}
+
+impl Repo {
+    /// Writes one object and returns its id. One that is there already is not written again.
+    pub fn write_raw(
+        &self,
+        kind: Kind,
+        bytes: &[u8],
+        durability: Durability,
+    ) -> Result<ObjectId, ObjectError> {
+        Ok(self.write_many(&[(kind, bytes)], durability)?[0])
+    }
+
+    /// Writes objects and returns their ids in the same order. With [`Durability::Fsync`] all of them are on the
+    /// disk when this returns, those too that were there already; files are synced one by one, folders once.
+    pub fn write_many(
+        &self,
+        objects: &[(Kind, &[u8])],
+        durability: Durability,
+    ) -> Result<Vec<ObjectId>, ObjectError> {
+        let mut ids = Vec::with_capacity(objects.len());
+        for &(kind, bytes) in objects {
+            let write_error = |source| ObjectError::Write { kind, source: Box::new(source) };
+            let id = gix::objs::compute_hash(self.hash_kind(), kind, bytes).map_err(write_error)?;
+            if !self.is_stored(id) {
+                self.gix().objects.write_buf_with_known_id(kind, bytes, id).map_err(write_error)?;
+            }
+            ids.push(id);
+        }
+        if durability == Durability::Fsync {
+            self.sync_objects(&ids)?;
+        }
+        Ok(ids)
+    }
+
+    /// Makes objects durable that were written with [`Durability::Fast`]. Packed ones are: git syncs packs.
+    pub fn sync_objects(&self, ids: &[ObjectId]) -> Result<(), ObjectError> {
+        let mut synced = self.synced.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut folders = BTreeSet::new();
+        for id in ids.iter().filter(|id| !synced.contains(*id)) {
+            let path = self.loose_path(*id);
+            match File::open(&path) {
+                Ok(file) => {
+                    file.sync_all().map_err(|source| ObjectError::Sync { path: path.clone(), source })?
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(source) => return Err(ObjectError::Sync { path, source }),
+            }
+            folders.extend(path.ancestors().skip(1).take(2).map(Path::to_owned));
+        }
+        for path in folders {
+            sync_folder(&path).map_err(|source| ObjectError::Sync { path: path.clone(), source })?;
+        }
+        synced.extend(ids);
+        Ok(())
+    }
+
+    /// Whether an object is there, in a pack, loose, or in what is being pushed.
+    pub fn has_object(&self, id: ObjectId) -> bool {
+        self.gix().has_object(id)
+            || self.incoming().is_some_and(|store| gix::objs::Exists::exists(store, &id))
+    }
+
+    /// The kind and the size in bytes of an object, without reading all of it and so without checking it.
+    pub fn object_header(&self, id: ObjectId) -> Result<(Kind, u64), ObjectError> {
+        let found = self.gix().objects.header(id);
+        let header = match (found, self.incoming()) {
+            (Err(_), Some(store)) => store.header(id),
+            (found, _) => found,
+        };
+        header.map(|header| (header.kind(), header.size())).map_err(|error| {
+            if self.has_object(id) {
+                ObjectError::Corrupt { id, problem: error.to_string() }
+            } else {
+                self.missing(id)
+            }
+        })
+    }
+
+    /// Reads an object and hashes it again. An object whose content is not what its id says is an error that names
+    /// it, as is one that is missing.
+    pub fn read_verified(&self, id: ObjectId) -> Result<(Kind, Vec<u8>), ObjectError> {
+        let mut bytes = Vec::new();
+        let corrupt = |problem: String| ObjectError::Corrupt { id, problem };
+        let kind = match self.try_find(&id, &mut bytes) {
+            Ok(Some(data)) => data.kind,
+            Ok(None) => return Err(self.missing(id)),
+            Err(error) => return Err(corrupt(error.to_string())),
+        };
+        let actual = gix::objs::compute_hash(self.hash_kind(), kind, &bytes)
+            .map_err(|error| corrupt(error.to_string()))?;
+        if actual != id {
+            return Err(corrupt(format!("its content has the id {actual}")));
+        }
+        Ok((kind, bytes))
+    }
+
+    /// [`Repo::read_verified`] for an object that has to be of one kind.
+    pub fn read_kind(&self, id: ObjectId, wanted: Kind) -> Result<Vec<u8>, ObjectError> {
+        match self.read_verified(id)? {
+            (found, bytes) if found == wanted => Ok(bytes),
+            (found, _) => Err(ObjectError::WrongKind { id, found, wanted }),
+        }
+    }
+
+    fn missing(&self, id: ObjectId) -> ObjectError {
+        ObjectError::Missing { id, promised: self.is_partial_clone() }
+    }
+
+    /// Where an object is, if it is loose.
+    fn loose_path(&self, id: ObjectId) -> PathBuf {
+        let hex = id.to_string();
+        self.common_dir().join("objects").join(&hex[..2]).join(&hex[2..])
+    }
+
+    /// Whether an object need not be written. A loose one gets a new date, as git gives it, so that `git gc` does
+    /// not take an old unreachable object while we are about to reach it. An empty file, which is what a loss of
+    /// power leaves, counts as nothing.
+    fn is_stored(&self, id: ObjectId) -> bool {
+        match File::open(self.loose_path(id)) {
+            Ok(file) => {
+                let _ = file.set_modified(SystemTime::now());
+                file.metadata().is_ok_and(|meta| meta.len() > 0)
+            }
+            Err(_) => self.gix().objects.exists_without_refresh(&id),
+        }
+    }
+}
+
+/// For gix's own algorithms, where they shall see what is being pushed, too.
+impl Find for Repo {
+    fn try_find<'a>(
+        &self,
+        id: &gix::oid,
+        buffer: &'a mut Vec<u8>,
+    ) -> gix::Result<Option<gix::objs::Data<'a>>> {
+        let found = self.gix().objects.try_find(id, buffer).map(|found| found.map(|data| data.kind));
+        let kind = match (found, self.incoming()) {
+            (Ok(Some(kind)), _) => kind,
+            // As for gix and git, the empty tree exists everywhere, also where nobody wrote it.
+            (Ok(None), _) if id == ObjectId::empty_tree(self.hash_kind()) => {
+                buffer.clear();
+                Kind::Tree
+            }
+            (_, Some(store)) => return store.try_find(id, buffer),
+            (Ok(None), None) => return Ok(None),
+            (Err(error), None) => return Err(error),
+        };
+        Ok(Some(gix::objs::Data::new(buffer, kind, self.hash_kind())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::git::testing::TestRepo;
+
+    #[test]
+    fn what_is_written_is_what_git_would_write() {
+        for format in ["sha1", "sha256"] {
+            let repo = TestRepo::with(&[&format!("--object-format={format}")]);
+            let open = repo.open();
+            let objects: [(Kind, &[u8]); 3] =
+                [(Kind::Blob, b"hello\n"), (Kind::Blob, b""), (Kind::Tree, b"")];
+            let ids = open.write_many(&objects, Durability::Fsync).unwrap();
+            assert_eq!(ids[0].to_string(), repo.git_with_input(["hash-object", "--stdin"], "hello\n").trim());
+            assert_eq!(repo.git(["cat-file", "-p", &ids[0].to_string()]), "hello\n");
+            assert_eq!(open.write_many(&objects, Durability::Fast).unwrap(), ids);
+            for (id, (kind, bytes)) in ids.iter().zip(objects) {
+                assert_eq!(open.read_verified(*id).unwrap(), (kind, bytes.to_owned()));
+                assert_eq!(open.object_header(*id).unwrap(), (kind, bytes.len() as u64));
+            }
+            repo.git(["fsck", "--strict"]);
+        }
+    }
+
+    #[test]
+    fn packed_objects_are_read_and_not_written_again() {
+        let repo = TestRepo::new();
+        let id = repo.open().write_raw(Kind::Blob, b"packed", Durability::Fast).unwrap();
+        repo.git(["update-ref", "refs/tags/keep", &id.to_string()]);
+        repo.git(["repack", "-adq"]);
+        let open = repo.open();
+        assert!(!open.loose_path(id).exists());
+        assert_eq!(open.write_raw(Kind::Blob, b"packed", Durability::Fsync).unwrap(), id);
+        assert!(!open.loose_path(id).exists());
+        assert_eq!(open.read_kind(id, Kind::Blob).unwrap(), b"packed");
+        let error = open.read_kind(id, Kind::Tree).unwrap_err();
+        assert_eq!(error.to_string(), format!("object {id} is a blob, not a tree"));
+    }
+
+    #[test]
+    fn an_open_repository_sees_what_others_write_and_pack() {
+        let repo = TestRepo::new();
+        let open = repo.open();
+        open.read_verified(repo.id("HEAD")).unwrap();
+        let second = repo.commit("second");
+        open.read_verified(second).unwrap();
+        repo.git(["gc", "-q", "--prune=now"]);
+        let third = repo.commit("third");
+        for id in [second, third] {
+            assert_eq!(open.read_verified(id).unwrap().0, Kind::Commit);
+        }
+    }
+
+    /// Puts other bytes in the file of a loose object.
+    fn damage(open: &Repo, id: ObjectId, content: &[u8]) {
+        let path = open.loose_path(id);
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(path, content).unwrap();
+    }
+
+    #[test]
+    fn corrupt_and_missing_objects_are_named() {
+        let repo = TestRepo::new();
+        let open = repo.open();
+        let good = open.write_raw(Kind::Blob, b"good", Durability::Fast).unwrap();
+        let evil = open.write_raw(Kind::Blob, b"evil", Durability::Fast).unwrap();
+        // A whole and valid object in the place of another one; git reads it without a word.
+        let bytes = std::fs::read(open.loose_path(evil)).unwrap();
+        damage(&open, good, &bytes);
+        assert_eq!(repo.git(["cat-file", "-p", &good.to_string()]), "evil");
+        let error = open.read_verified(good).unwrap_err();
+        assert_eq!(error.to_string(), format!("object {good} is corrupt: its content has the id {evil}"));
+
+        damage(&open, evil, b"not zlib");
+        let error = open.read_verified(evil).unwrap_err();
+        assert!(matches!(error, ObjectError::Corrupt { id, .. } if id == evil), "{error}");
+
+        let absent = ObjectId::from_hex(b"1111111111111111111111111111111111111111").unwrap();
+        let error = open.read_verified(absent).unwrap_err();
+        assert_eq!(error.to_string(), format!("object {absent} is missing"));
+        assert!(matches!(open.object_header(absent), Err(ObjectError::Missing { .. })));
+        repo.git(["config", "extensions.partialClone", "origin"]);
+        let error = crate::error::Error::from(repo.open().read_verified(absent).unwrap_err());
+        assert_eq!(error.hints(), ["fetch everything: git fetch --refetch --no-filter"]);
+    }
+
+    #[test]
+    fn an_empty_file_that_a_loss_of_power_left_is_written_again() {
+        let repo = TestRepo::new();
+        let open = repo.open();
+        let id = open.write_raw(Kind::Blob, b"again", Durability::Fast).unwrap();
+        damage(&open, id, b"");
+        assert!(matches!(open.read_verified(id), Err(ObjectError::Corrupt { .. })));
+        assert_eq!(open.write_raw(Kind::Blob, b"again", Durability::Fsync).unwrap(), id);
+        assert_eq!(open.read_kind(id, Kind::Blob).unwrap(), b"again");
+    }
+
+    #[test]
+    fn what_is_being_pushed_is_seen_and_refs_stay_as_they_are() {
+        use crate::git::{Expect, LoopId, RefChange, RefError};
+        let repo = TestRepo::new();
+        let incoming = repo.outside().join("incoming");
+        std::fs::create_dir_all(incoming.join("pack")).unwrap();
+        let vars =
+            [("GIT_OBJECT_DIRECTORY", incoming.as_path()), ("GIT_QUARANTINE_PATH", incoming.as_path())];
+        let mut host = repo.host().clone();
+        for (name, value) in vars {
+            host = host.with_var(name, value);
+        }
+        let hex = {
+            let alternate = repo.path().join(".git/objects");
+            let mut command = std::process::Command::new("git");
+            command.env_clear().envs(host.vars()).current_dir(repo.path());
+            command.env("GIT_ALTERNATE_OBJECT_DIRECTORIES", alternate).env_remove("GIT_QUARANTINE_PATH");
+            command.args(["commit-tree", "-m", "pushed", "HEAD^{tree}"]);
+            String::from_utf8(command.output().unwrap().stdout).unwrap()
+        };
+        let pushed: ObjectId = hex.trim().parse().unwrap();
+        assert!(!repo.open().has_object(pushed));
+        let open = Repo::open_bare_ok(repo.path(), &host).unwrap();
+        assert!(open.has_object(pushed));
+        assert_eq!(open.read_verified(pushed).unwrap().0, Kind::Commit);
+        assert_eq!(open.object_header(pushed).unwrap().0, Kind::Commit);
+        assert!(open.read_verified(repo.id("HEAD")).is_ok());
+        let name = LoopId::new("fix").unwrap().refs().head();
+        let change = RefChange { name, expect: Expect::Any, to: Some(pushed), message: String::new() };
+        let error = open.update_refs(&[change], &repo.signature(), Durability::Fast).unwrap_err();
+        assert!(matches!(error, RefError::Quarantine), "{error}");
+    }
+}

@@ -1,0 +1,356 @@
+//! `<ref>.lock` files that git respects and that a later process can tell are ours and left over.
+//!
+//! git's protocol is: whoever creates `<ref>.lock` may change the ref. A process that is killed leaves the file, and
+//! from then on nobody may. Removing a lock that is merely old is not safe: git holds one for as long as a hook runs.
+//! So a lock of ours has two names: a *token* in `loops/.refs/` of the common git folder, made first, and the lock,
+//! which is a hard link to it. And the process holds an advisory lock on that file while it lives. A lock is left
+//! over exactly if it is the same file as one of our tokens and the advisory lock on it is free; only then is it
+//! removed. git's locks and those of file systems without hard links are never touched.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant, SystemTime};
+
+use super::lock::{LOOPS_DIR, try_lock};
+
+/// What is known about a lock that somebody else has.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct ForeignLock {
+    pub path: PathBuf,
+    pub age: Duration,
+    /// The process, if it is one of ours.
+    pub pid: Option<u32>,
+}
+
+#[derive(Debug)]
+pub(super) enum AcquireError {
+    Held(ForeignLock),
+    Io(io::Error),
+}
+
+impl From<io::Error> for AcquireError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+/// A held `<file>.lock`. Dropping it gives the file up unchanged.
+#[derive(Debug)]
+pub(super) struct FileLock {
+    file: File,
+    target: PathBuf,
+    lock: PathBuf,
+    /// None where the file system has no hard links.
+    token: Option<PathBuf>,
+    committed: bool,
+}
+
+impl FileLock {
+    /// Locks `target`, waiting at most `patience`. Removes what a dead process of ours left in the way.
+    pub(super) fn acquire(
+        common_dir: &Path,
+        target: &Path,
+        patience: Duration,
+    ) -> Result<Self, AcquireError> {
+        let lock = lock_path(target);
+        let tokens = common_dir.join(LOOPS_DIR).join(".refs");
+        let begin = Instant::now();
+        let mut pause = Duration::from_micros(200);
+        loop {
+            match try_acquire(&tokens, &lock) {
+                Ok((file, token)) => {
+                    return Ok(Self { file, target: target.to_owned(), lock, token, committed: false });
+                }
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error.into()),
+            }
+            match judge(&tokens, &lock)? {
+                Judgement::Free => {}
+                Judgement::Held(held) if begin.elapsed() >= patience => return Err(AcquireError::Held(held)),
+                Judgement::Held(_) => {
+                    std::thread::sleep(pause);
+                    pause = (pause * 2).min(Duration::from_millis(10));
+                }
+            }
+        }
+    }
+
+    /// Writes what the file shall hold; `sync` before it gets its name, so that no crash leaves an empty ref.
+    pub(super) fn write(&mut self, content: &[u8], sync: bool) -> io::Result<()> {
+        self.file.write_all(content)?;
+        if sync { self.file.sync_all() } else { Ok(()) }
+    }
+
+    /// Puts what was written in the place of the locked file, and unlocks it.
+    pub(super) fn commit(mut self) -> io::Result<()> {
+        std::fs::rename(&self.lock, &self.target)?;
+        // The lock has become the file; from here on there is nothing to give up.
+        self.committed = true;
+        Ok(())
+    }
+}
+
+impl Drop for FileLock {
+    fn drop(&mut self) {
+        if !self.committed {
+            let _ = std::fs::remove_file(&self.lock);
+        }
+        if let Some(token) = &self.token {
+            let _ = std::fs::remove_file(token);
+        }
+    }
+}
+
+/// `<target>.lock`, as git names it.
+pub(super) fn lock_path(target: &Path) -> PathBuf {
+    let mut name = target.as_os_str().to_owned();
+    name.push(".lock");
+    name.into()
+}
+
+fn try_acquire(tokens: &Path, lock: &Path) -> io::Result<(File, Option<PathBuf>)> {
+    // Only to be unique within this process.
+    static COUNTER: AtomicU32 = AtomicU32::new(0);
+    let pid = std::process::id();
+    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |at| at.subsec_nanos());
+    let token = tokens.join(format!("{pid}-{nanos}-{count}"));
+    let create = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
+    let file = with_parent(&token, || create(&token))?;
+    let locked = match try_lock(&file) {
+        Ok(locked) => locked,
+        // Without advisory locks nobody could tell whether we live: then the lock is a plain one.
+        Err(_) => false,
+    };
+    let linked = if locked {
+        with_parent(lock, || std::fs::hard_link(&token, lock))
+    } else {
+        Err(io::ErrorKind::Unsupported.into())
+    };
+    match linked {
+        Ok(()) => Ok((file, Some(token))),
+        Err(error) => {
+            let _ = std::fs::remove_file(&token);
+            match error.kind() {
+                io::ErrorKind::AlreadyExists | io::ErrorKind::NotADirectory | io::ErrorKind::IsADirectory => {
+                    Err(error)
+                }
+                io::ErrorKind::NotFound => Err(error),
+                // EPERM, EOPNOTSUPP, EXDEV, EMLINK, …: no hard links here.
+                _ => Ok((with_parent(lock, || create(lock))?, None)),
+            }
+        }
+    }
+}
+
+/// Does `make`, and again after making the folder of `path` if it was missing. git removes empty folders of refs at
+/// any time, hence more than once.
+fn with_parent<T>(path: &Path, make: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    for _ in 0..8 {
+        match make() {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match path.parent() {
+                Some(dir) => std::fs::create_dir_all(dir)?,
+                None => return Err(error),
+            },
+            done => return done,
+        }
+    }
+    make()
+}
+
+enum Judgement {
+    /// It is gone: somebody let go of it, or it was left over and is removed now.
+    Free,
+    Held(ForeignLock),
+}
+
+fn judge(tokens: &Path, lock: &Path) -> io::Result<Judgement> {
+    let file = match File::open(lock) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Judgement::Free),
+        Err(error) => return Err(error),
+    };
+    let meta = file.metadata()?;
+    let age =
+        meta.modified().ok().and_then(|at| SystemTime::now().duration_since(at).ok()).unwrap_or_default();
+    let held = |pid| Ok(Judgement::Held(ForeignLock { path: lock.to_owned(), age, pid }));
+    let Some(identity) = identity(&meta) else {
+        return held(None);
+    };
+    let Some(token) = find_token(tokens, identity)? else {
+        return held(None);
+    };
+    let pid = token.file_name().and_then(|name| name.to_str()?.split('-').next()?.parse().ok());
+    if !try_lock(&file)? {
+        return held(pid);
+    }
+    // Its process is dead, and as we have the advisory lock now nobody else removes it at the same time. What is at
+    // the path may have changed since it was opened: whoever had the advisory lock before us may have removed it.
+    let unchanged = match std::fs::symlink_metadata(lock) {
+        Ok(now) => self::identity(&now) == Some(identity),
+        Err(_) => false,
+    };
+    if unchanged {
+        std::fs::remove_file(lock)?;
+    }
+    let _ = std::fs::remove_file(token);
+    Ok(Judgement::Free)
+}
+
+/// Our token that is the same file.
+fn find_token(tokens: &Path, wanted: (u64, u64)) -> io::Result<Option<PathBuf>> {
+    let entries = match std::fs::read_dir(tokens) {
+        Ok(entries) => entries,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(error),
+    };
+    for entry in entries {
+        let entry = entry?;
+        // It may be gone by now.
+        if entry.metadata().is_ok_and(|meta| identity(&meta) == Some(wanted)) {
+            return Ok(Some(entry.path()));
+        }
+    }
+    Ok(None)
+}
+
+/// Removes the tokens of dead processes that hold no lock any more. A crash between two steps leaves one; they do no
+/// harm but to be looked at whenever a lock is judged.
+pub(super) fn sweep_tokens(common_dir: &Path) {
+    let Ok(entries) = std::fs::read_dir(common_dir.join(LOOPS_DIR).join(".refs")) else {
+        return;
+    };
+    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+        // One that still is a lock (or has become a ref) has two names; the former is for `judge`.
+        let Ok(file) = File::open(&path) else { continue };
+        let old = file.metadata().is_ok_and(|meta| {
+            meta.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > Duration::from_secs(60)))
+        });
+        if old && has_one_name(&file) && matches!(try_lock(&file), Ok(true)) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(unix)]
+fn has_one_name(file: &File) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    file.metadata().is_ok_and(|meta| meta.nlink() == 1)
+}
+
+#[cfg(not(unix))]
+fn has_one_name(_file: &File) -> bool {
+    false
+}
+
+/// Device and inode.
+#[cfg(unix)]
+#[expect(clippy::unnecessary_wraps, reason = "other systems do not tell")]
+fn identity(meta: &std::fs::Metadata) -> Option<(u64, u64)> {
+    use std::os::unix::fs::MetadataExt;
+    Some((meta.dev(), meta.ino()))
+}
+
+#[cfg(not(unix))]
+fn identity(_meta: &std::fs::Metadata) -> Option<(u64, u64)> {
+    None
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+
+    fn acquire(dir: &Path, target: &Path) -> Result<FileLock, AcquireError> {
+        FileLock::acquire(dir, target, Duration::from_millis(20))
+    }
+
+    /// A lock as a killed process leaves it: both names are there, and nobody has the advisory lock.
+    fn leave_behind(dir: &Path, target: &Path) {
+        let tokens = dir.join("loops/.refs");
+        std::fs::create_dir_all(&tokens).unwrap();
+        std::fs::create_dir_all(target.parent().unwrap()).unwrap();
+        std::fs::write(tokens.join("999-1-1"), "half").unwrap();
+        std::fs::hard_link(tokens.join("999-1-1"), lock_path(target)).unwrap();
+    }
+
+    #[test]
+    fn the_content_takes_the_place_of_the_file() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("refs/a/b");
+        let mut lock = acquire(dir.path(), &target).unwrap();
+        assert!(lock_path(&target).exists());
+        lock.write(b"new\n", true).unwrap();
+        lock.commit().unwrap();
+        assert_eq!(std::fs::read(&target).unwrap(), b"new\n");
+        assert!(!lock_path(&target).exists());
+        drop(acquire(dir.path(), &target).unwrap());
+        assert_eq!(std::fs::read(&target).unwrap(), b"new\n", "dropping a lock changes nothing");
+        assert_eq!(std::fs::read_dir(dir.path().join("loops/.refs")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn what_a_dead_process_left_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("refs/a");
+        leave_behind(dir.path(), &target);
+        assert!(lock_path(&target).exists());
+        let mut lock = acquire(dir.path(), &target).unwrap();
+        lock.write(b"x", false).unwrap();
+        lock.commit().unwrap();
+        assert_eq!(std::fs::read(&target).unwrap(), b"x");
+        assert_eq!(std::fs::read_dir(dir.path().join("loops/.refs")).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn locks_of_the_living_and_of_others_are_never_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("refs/a");
+        let ours = acquire(dir.path(), &target).unwrap();
+        let AcquireError::Held(held) = acquire(dir.path(), &target).unwrap_err() else { panic!() };
+        assert_eq!((held.path.as_path(), held.pid), (lock_path(&target).as_path(), Some(std::process::id())));
+        drop(ours);
+        // One of git's, empty and very old.
+        let foreign = File::create(lock_path(&target)).unwrap();
+        foreign.set_modified(SystemTime::now() - Duration::from_secs(1_000_000)).unwrap();
+        let AcquireError::Held(held) = acquire(dir.path(), &target).unwrap_err() else { panic!() };
+        assert_eq!(held.pid, None);
+        assert!(held.age > Duration::from_secs(999_000));
+        assert!(lock_path(&target).exists());
+    }
+
+    #[test]
+    fn many_processes_remove_one_left_over_lock_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("refs/a");
+        for _ in 0..50 {
+            leave_behind(dir.path(), &target);
+            let inside = AtomicU32::new(0);
+            std::thread::scope(|scope| {
+                for _ in 0..8 {
+                    scope.spawn(|| {
+                        let lock = FileLock::acquire(dir.path(), &target, Duration::from_secs(20)).unwrap();
+                        assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two held the lock at once");
+                        std::thread::yield_now();
+                        inside.fetch_sub(1, Ordering::SeqCst);
+                        drop(lock);
+                    });
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn tokens_without_a_lock_are_swept_and_others_are_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let target = dir.path().join("refs/a");
+        leave_behind(dir.path(), &target);
+        let tokens = dir.path().join("loops/.refs");
+        let alone = File::create(tokens.join("1-2-3")).unwrap();
+        alone.set_modified(SystemTime::now() - Duration::from_secs(100)).unwrap();
+        drop(alone);
+        sweep_tokens(dir.path());
+        assert_eq!(std::fs::read_dir(tokens).unwrap().count(), 1);
+    }
+}

@@ -1,0 +1,279 @@
+use super::*;
+use crate::git::names::LoopId;
+use crate::git::testing::{NOW, TestRepo};
+
+fn id() -> LoopId {
+    LoopId::new("fix").unwrap()
+}
+
+fn change(name: FullName, expect: Expect, to: ObjectId) -> RefChange {
+    RefChange { name, expect, to: Some(to), message: "a\nmessage".into() }
+}
+
+fn delete(name: FullName, expect: Expect) -> RefChange {
+    RefChange { name, expect, to: None, message: "gone".into() }
+}
+
+fn name(name: &str) -> FullName {
+    FullName::try_from(name).unwrap()
+}
+
+fn read(repo: &Repo, name: &FullName) -> Option<ObjectId> {
+    repo.read_ref(name.as_ref()).unwrap()
+}
+
+#[test]
+fn all_refs_move_or_none() {
+    for format in ["sha1", "sha256"] {
+        let repo = TestRepo::with(&[&format!("--object-format={format}")]);
+        let (first, second) = (repo.id("HEAD"), repo.commit("second"));
+        let (open, who) = (repo.open(), repo.signature());
+        let (ledger, head, notes) = (id().refs().ledger(), id().refs().head(), id().refs().notes());
+        let update = |changes: &[RefChange]| open.update_refs(changes, &who, Durability::Fsync);
+        update(&[
+            change(ledger.clone(), Expect::Absent, first),
+            change(head.clone(), Expect::Absent, first),
+            change(notes.clone(), Expect::Absent, first),
+        ])
+        .unwrap();
+        for name in [&ledger, &head, &notes] {
+            assert_eq!(read(&open, name), Some(first));
+            assert_eq!(repo.id(&name.to_string()), first);
+        }
+        let error = update(&[
+            change(ledger.clone(), Expect::Exactly(first), second),
+            change(head.clone(), Expect::Exactly(second), second),
+        ])
+        .unwrap_err();
+        let RefError::Moved { name, expected, found } = &error else { panic!("{error}") };
+        assert_eq!((name, *expected, *found), (&head, Some(second), Some(first)));
+        assert_eq!(read(&open, &ledger), Some(first), "the first ref did not move either");
+
+        update(&[
+            change(ledger.clone(), Expect::Exactly(first), second),
+            change(head.clone(), Expect::Any, second),
+            delete(notes.clone(), Expect::Exactly(first)),
+        ])
+        .unwrap();
+        assert_eq!((read(&open, &ledger), read(&open, &notes)), (Some(second), None));
+        assert!(!open.common_dir().join("refs/notes").exists(), "empty folders go");
+        assert_eq!(std::fs::read_dir(open.common_dir().join("loops/.refs")).unwrap().count(), 0);
+        repo.git(["fsck"]);
+    }
+}
+
+#[test]
+fn absent_means_absent_even_with_the_same_value() {
+    let repo = TestRepo::new();
+    let (open, who, first) = (repo.open(), repo.signature(), repo.id("HEAD"));
+    let create = [change(id().refs().ledger(), Expect::Absent, first)];
+    open.update_refs(&create, &who, Durability::Fast).unwrap();
+    let error = open.update_refs(&create, &who, Durability::Fast).unwrap_err();
+    assert!(error.to_string().contains("exists already"), "{error}");
+    repo.git(["pack-refs", "--all"]);
+    assert!(matches!(open.update_refs(&create, &who, Durability::Fast), Err(RefError::Moved { .. })));
+}
+
+#[test]
+fn packed_refs_are_compared_changed_and_deleted() {
+    let repo = TestRepo::new();
+    let (open, who, first) = (repo.open(), repo.signature(), repo.id("HEAD"));
+    let (ledger, head) = (id().refs().ledger(), id().refs().head());
+    let update = |changes: &[RefChange]| open.update_refs(changes, &who, Durability::Fast).unwrap();
+    update(&[change(ledger.clone(), Expect::Absent, first), change(head.clone(), Expect::Absent, first)]);
+    repo.git(["tag", "-a", "-m", "peeled", "v1"]);
+    repo.git(["pack-refs", "--all"]);
+    let second = repo.commit("second");
+    update(&[change(ledger.clone(), Expect::Exactly(first), second)]);
+    assert_eq!(repo.id("refs/loops/fix/ledger"), second);
+    update(&[delete(ledger.clone(), Expect::Exactly(second)), delete(head.clone(), Expect::Exactly(first))]);
+    assert_eq!((read(&open, &ledger), read(&open, &head)), (None, None));
+    assert_eq!(repo.git(["for-each-ref", "refs/loops"]), "");
+    assert_eq!(repo.git(["rev-parse", "v1^{commit}"]).trim(), first.to_string(), "other packed refs stay");
+    repo.git(["fsck", "--strict"]);
+}
+
+#[test]
+fn every_change_is_in_the_reflog() {
+    let repo = TestRepo::new();
+    let (first, second) = (repo.id("HEAD"), repo.commit("second"));
+    let (open, who, ledger) = (repo.open(), repo.signature(), id().refs().ledger());
+    open.update_refs(&[change(ledger.clone(), Expect::Absent, first)], &who, Durability::Fast).unwrap();
+    open.update_refs(&[change(ledger.clone(), Expect::Exactly(first), second)], &who, Durability::Fast)
+        .unwrap();
+    let log = std::fs::read_to_string(open.common_dir().join("logs/refs/loops/fix/ledger")).unwrap();
+    let who = format!("Runner <runner@example.org> {NOW} +0000\ta message\n");
+    assert_eq!(log, format!("{} {first} {who}{first} {second} {who}", "0".repeat(40)));
+    let shown = repo.git(["reflog", "show", "--format=%H %gs", "refs/loops/fix/ledger"]);
+    assert_eq!(shown, format!("{second} a message\n{first} a message\n"));
+    open.update_refs(&[delete(ledger, Expect::Any)], &repo.signature(), Durability::Fast).unwrap();
+    assert!(!open.common_dir().join("logs/refs/loops").exists());
+}
+
+#[test]
+fn refs_of_the_user_are_refused() {
+    let repo = TestRepo::new();
+    let (open, who, first) = (repo.open(), repo.signature(), repo.id("HEAD"));
+    for foreign in ["refs/heads/main", "HEAD", "refs/tags/x", "refs/notes/commits", "refs/loopsy/x"] {
+        let result = open.update_refs(&[change(name(foreign), Expect::Any, first)], &who, Durability::Fast);
+        assert!(matches!(result, Err(RefError::Foreign { .. })), "{foreign}");
+    }
+    let twice = change(id().refs().head(), Expect::Any, first);
+    let result = open.update_refs(&[twice.clone(), twice], &who, Durability::Fast);
+    assert!(matches!(result, Err(RefError::Twice { .. })));
+    let absent = ObjectId::from_hex(&[b'1'; 40]).unwrap();
+    let result = open.update_refs(&[change(id().refs().head(), Expect::Any, absent)], &who, Durability::Fast);
+    assert!(matches!(result, Err(RefError::NoObject { .. })));
+}
+
+#[test]
+fn files_and_folders_in_each_others_way_are_found_before_anything_moves() {
+    let repo = TestRepo::new();
+    let (open, who, first) = (repo.open(), repo.signature(), repo.id("HEAD"));
+    let create = |new: &str| {
+        let other = change(name("refs/loops/aa/ledger"), Expect::Any, first);
+        open.update_refs(&[other, change(name(new), Expect::Absent, first)], &who, Durability::Fast)
+    };
+    let conflict = |new: &str, with: &str| {
+        let error = create(new).unwrap_err();
+        assert!(matches!(&error, RefError::Conflict { other, .. } if *other == with), "{new}: {error}");
+        assert_eq!(read(&open, &name("refs/loops/aa/ledger")), None);
+    };
+    repo.git(["update-ref", "refs/loops/file", &first.to_string()]);
+    repo.git(["update-ref", "refs/loops/folder/ledger", &first.to_string()]);
+    conflict("refs/loops/file/ledger", "refs/loops/file");
+    conflict("refs/loops/folder", "refs/loops/folder/ledger");
+    repo.git(["pack-refs", "--all"]);
+    conflict("refs/loops/file/ledger", "refs/loops/file");
+    conflict("refs/loops/folder", "refs/loops/folder/ledger");
+    // Folders without a ref in them are in nobody's way.
+    std::fs::create_dir_all(open.common_dir().join("refs/loops/empty/a/b")).unwrap();
+    std::fs::create_dir_all(open.common_dir().join("logs/refs/loops/empty/a")).unwrap();
+    create("refs/loops/empty").unwrap();
+    assert_eq!(repo.id("refs/loops/empty"), first);
+}
+
+#[test]
+fn symbolic_refs_are_neither_followed_nor_replaced() {
+    let repo = TestRepo::new();
+    let (open, who, first) = (repo.open(), repo.signature(), repo.id("HEAD"));
+    repo.git(["symbolic-ref", "refs/loops/fix/head", "refs/heads/main"]);
+    let second = repo.commit("second");
+    let result = open.update_refs(&[change(id().refs().head(), Expect::Any, first)], &who, Durability::Fast);
+    assert!(matches!(result, Err(RefError::Symbolic { .. })));
+    assert_eq!(repo.id("refs/heads/main"), second);
+}
+
+/// Field report 2.14: a lock that is somebody else's is reported with its age and never removed.
+#[test]
+fn locks_of_git_are_waited_for_and_reported() {
+    let repo = TestRepo::new();
+    let (open, who, first) = (repo.open(), repo.signature(), repo.id("HEAD"));
+    let lock = open.common_dir().join("refs/loops/fix/head.lock");
+    std::fs::create_dir_all(lock.parent().unwrap()).unwrap();
+    std::fs::write(&lock, "").unwrap();
+    let changes = [
+        change(id().refs().ledger(), Expect::Absent, first),
+        change(id().refs().head(), Expect::Absent, first),
+    ];
+    let update = |patience| open.update_refs_within(&changes, &who, Durability::Fast, patience);
+    let error = update(Duration::from_millis(20)).unwrap_err();
+    assert!(matches!(&error, RefError::Locked { path, pid: None, .. } if *path == lock), "{error}");
+    assert!(lock.exists() && read(&open, &id().refs().ledger()).is_none());
+    let folder = std::fs::read_dir(lock.parent().unwrap()).unwrap();
+    assert_eq!(folder.count(), 1, "our own locks are gone");
+    std::thread::scope(|scope| {
+        let waiting = scope.spawn({
+            let open = open.clone();
+            let (changes, who) = (&changes, &who);
+            move || open.update_refs_within(changes, who, Durability::Fast, Duration::from_secs(20))
+        });
+        std::thread::sleep(Duration::from_millis(30));
+        std::fs::remove_file(&lock).unwrap();
+        waiting.join().unwrap().unwrap();
+    });
+}
+
+/// A process that was killed between two renames: the ledger has moved, the lock of the head is left.
+#[cfg(unix)]
+#[test]
+fn what_a_killed_process_left_does_not_stop_the_next() {
+    let repo = TestRepo::new();
+    let (open, who, first) = (repo.open(), repo.signature(), repo.id("HEAD"));
+    let tokens = open.common_dir().join("loops/.refs");
+    let lock = open.common_dir().join("refs/loops/fix/head.lock");
+    std::fs::create_dir_all(&tokens).unwrap();
+    std::fs::create_dir_all(lock.parent().unwrap()).unwrap();
+    std::fs::write(tokens.join("4000000-1-1"), format!("{first}\n")).unwrap();
+    std::fs::hard_link(tokens.join("4000000-1-1"), &lock).unwrap();
+    assert!(!repo.try_git(["update-ref", "refs/loops/fix/head", "HEAD"]).status.success());
+    open.update_refs(&[change(id().refs().head(), Expect::Absent, first)], &who, Durability::Fast).unwrap();
+    assert_eq!(repo.id("refs/loops/fix/head"), first);
+    assert!(!lock.exists());
+}
+
+/// Writers in threads and `git update-ref` each add a commit on top of what they see; none may be lost.
+#[test]
+fn racing_writers_lose_nothing() {
+    const EACH: usize = 25;
+    let repo = TestRepo::new();
+    let (base, tree) = (repo.id("HEAD"), repo.id("HEAD^{tree}"));
+    let (ledger, head) = (id().refs().ledger(), id().refs().head());
+    let first = [change(ledger.clone(), Expect::Absent, base), change(head.clone(), Expect::Absent, base)];
+    repo.open().update_refs(&first, &repo.signature(), Durability::Fast).unwrap();
+    let commit_on = |open: &Repo, parent: ObjectId, label: &str| {
+        let who = repo.signature();
+        let bytes = format!("tree {tree}\nparent {parent}\nauthor {who}\ncommitter {who}\n\n{label}\n");
+        open.write_raw(gix::objs::Kind::Commit, bytes.as_bytes(), Durability::Fast).unwrap()
+    };
+    std::thread::scope(|scope| {
+        for writer in 0..3 {
+            let (repo, ledger, head, commit_on) = (&repo, &ledger, &head, &commit_on);
+            scope.spawn(move || {
+                let (open, who) = (repo.open(), repo.signature());
+                let mut done = 0;
+                while done < EACH {
+                    let tip = open.read_ref(ledger.as_ref()).unwrap().unwrap();
+                    let next = commit_on(&open, tip, &format!("writer {writer} {done}"));
+                    // In another order in each thread.
+                    let mut changes = vec![
+                        change(ledger.clone(), Expect::Exactly(tip), next),
+                        change(head.clone(), Expect::Any, next),
+                    ];
+                    if writer % 2 == 1 {
+                        changes.reverse();
+                    }
+                    match open.update_refs_within(&changes, &who, Durability::Fast, Duration::from_secs(60)) {
+                        Ok(()) => done += 1,
+                        Err(RefError::Moved { .. }) => {}
+                        Err(error) => panic!("{error}"),
+                    }
+                }
+            });
+        }
+        scope.spawn(|| {
+            let open = repo.open();
+            let mut done = 0;
+            while done < EACH {
+                let tip = read(&open, &ledger).unwrap();
+                let next = commit_on(&open, tip, &format!("git {done}"));
+                let args = ["update-ref", "refs/loops/fix/ledger", &next.to_string(), &tip.to_string()];
+                if repo.try_git(args).status.success() {
+                    done += 1;
+                }
+            }
+        });
+        scope.spawn(|| {
+            for _ in 0..5 {
+                let _ = repo.try_git(["pack-refs", "--all"]);
+                std::thread::sleep(Duration::from_millis(10));
+            }
+        });
+    });
+    let messages = repo.git(["log", "--format=%s", "refs/loops/fix/ledger"]);
+    assert_eq!(messages.lines().count(), 4 * EACH + 1);
+    let unique: BTreeSet<_> = messages.lines().collect();
+    assert_eq!(unique.len(), 4 * EACH + 1);
+    let left: Vec<_> = std::fs::read_dir(repo.path().join(".git/refs/loops/fix")).unwrap().collect();
+    assert!(left.len() <= 2, "no lock is left: {left:?}");
+}
