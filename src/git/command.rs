@@ -9,7 +9,10 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use gix::bstr::ByteSlice;
+
 use super::Repo;
+use super::config::{Config, Scope};
 use crate::host::HostEnv;
 
 /// The oldest git that is used: 2.34 is the first that signs and verifies with SSH keys.
@@ -270,6 +273,23 @@ impl GitCommand {
         self
     }
 
+    /// Passes on what the host's environment says about configuration (`git -c http.proxy=… loop sync`). It wins over
+    /// files, but not over what is pinned.
+    #[must_use]
+    pub fn command_config(mut self, config: &Config) -> Self {
+        let entries = config.entries().iter().filter(|entry| entry.scope == Scope::Command);
+        let mut count = 0;
+        for entry in entries {
+            let value =
+                entry.value.as_ref().map_or(OsStr::new("true").into(), |value| value.to_os_str_lossy());
+            self.command.env(format!("GIT_CONFIG_KEY_{count}"), entry.key.to_os_str_lossy());
+            self.command.env(format!("GIT_CONFIG_VALUE_{count}"), value);
+            count += 1;
+        }
+        self.command.env("GIT_CONFIG_COUNT", count.to_string());
+        self
+    }
+
     /// Gives it something to read. Without it, its standard input is empty.
     #[must_use]
     pub fn stdin(mut self, bytes: impl Into<Vec<u8>>) -> Self {
@@ -428,6 +448,23 @@ mod tests {
         assert!(!marker.exists());
         repo.git(["status"]);
         assert!(marker.exists(), "the trap would have worked");
+    }
+
+    #[test]
+    fn the_command_lines_own_settings_reach_git_but_not_over_what_is_pinned() {
+        let repo = TestRepo::new();
+        let settings = "'http.proxy'='http://x' 'core.fsmonitor'='evil' 'a.b'";
+        let host = repo.host().clone().with_var("GIT_CONFIG_PARAMETERS", settings);
+        let open = Repo::discover(repo.path(), &host).unwrap();
+        let get = |key: &str| {
+            let git = GitCommand::in_repo(&open).unwrap().command_config(open.config());
+            String::from_utf8(git.args(["config", key]).run().unwrap().stdout).unwrap()
+        };
+        assert_eq!(get("http.proxy"), "http://x\n");
+        assert_eq!(get("core.fsmonitor"), "false\n");
+        assert_eq!(get("a.b"), "true\n");
+        let without = GitCommand::in_repo(&open).unwrap().args(["config", "http.proxy"]).run();
+        assert!(matches!(without, Err(CommandError::Failed { code: Some(1), .. })));
     }
 
     #[test]

@@ -13,6 +13,7 @@ use std::str::FromStr;
 
 use gix::bstr::{BStr, ByteSlice};
 use gix::refs::FullName;
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// Where ledgers and heads live, with the final slash.
@@ -66,8 +67,9 @@ impl From<NameError> for crate::error::Error {
 }
 
 /// The id of a loop: `[a-z0-9][a-z0-9._-]{0,63}`, no `..`, not ending in `.lock` or `.`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(try_from = "String", into = "String")]
+#[schemars(extend("pattern" = "^[a-z0-9][a-z0-9._-]{0,63}$"))]
 pub struct LoopId(String);
 
 impl LoopId {
@@ -168,6 +170,7 @@ impl LoopRefs<'_> {
     }
 
     /// The ref of `kind`.
+    #[expect(clippy::missing_panics_doc, reason = "every loop id makes a valid ref name")]
     pub fn name(&self, kind: LoopRefKind) -> FullName {
         let id = self.id;
         let name = match kind {
@@ -289,6 +292,18 @@ mod tests {
         for name in ["refs/heads/main", "refs/loopsy/a/ledger", "refs/notes/commits", "HEAD", ""] {
             assert_eq!(LoopRef::parse(name.into()).unwrap(), None, "{name}");
         }
+    }
+
+    #[test]
+    fn the_schema_and_serde_know_the_grammar() {
+        let schema = serde_json::to_value(schemars::schema_for!(LoopId)).unwrap();
+        assert_eq!(
+            (&schema["type"], &schema["pattern"]),
+            (&"string".into(), &"^[a-z0-9][a-z0-9._-]{0,63}$".into())
+        );
+        assert_eq!(serde_json::from_str::<LoopId>("\"fix\"").unwrap().as_str(), "fix");
+        let error = serde_json::from_str::<LoopId>("\"a..b\"").unwrap_err();
+        assert!(error.to_string().contains("must not contain '..'"), "{error}");
     }
 
     proptest! {

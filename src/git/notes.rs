@@ -292,14 +292,12 @@ impl Repo {
             prefix.extend_from_slice(fan);
             prefix.push(b'/');
             rest = below;
-            match folder {
-                Some(folder) => entries = self.read_tree(folder)?,
+            let Some(folder) = folder else {
                 // A new folder, or one that was just made and is far from full.
-                None => {
-                    prefix.extend_from_slice(rest);
-                    return Ok(prefix);
-                }
-            }
+                prefix.extend_from_slice(rest);
+                return Ok(prefix);
+            };
+            entries = self.read_tree(folder)?;
         }
     }
 

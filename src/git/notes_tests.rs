@@ -170,8 +170,9 @@ fn any_mixture_of_fan_outs_is_read_and_what_others_wrote_stays() {
     let blob = |text: &str| open.write_raw(Kind::Blob, text.as_bytes(), Durability::Fast).unwrap();
     let hexes: Vec<_> = (0..3).map(|n| target(&open, n).to_string()).collect();
     let path = |hex: &str, levels: usize| {
-        let fans: String = (0..levels).map(|n| format!("{}/", &hex[2 * n..2 * n + 2])).collect();
-        format!("{fans}{}", &hex[2 * levels..])
+        let mut parts: Vec<_> = (0..levels).map(|n| &hex[2 * n..2 * n + 2]).collect();
+        parts.push(&hex[2 * levels..]);
+        parts.join("/")
     };
     let mut builder = TreeBuilder::empty();
     let mut put = |path: &str, text: &str| {

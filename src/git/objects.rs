@@ -137,7 +137,7 @@ impl Repo {
             let path = self.loose_path(*id);
             match File::open(&path) {
                 Ok(file) => {
-                    file.sync_all().map_err(|source| ObjectError::Sync { path: path.clone(), source })?
+                    file.sync_all().map_err(|source| ObjectError::Sync { path: path.clone(), source })?;
                 }
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(source) => return Err(ObjectError::Sync { path, source }),

@@ -119,12 +119,8 @@ fn try_acquire(tokens: &Path, lock: &Path) -> io::Result<(File, Option<PathBuf>)
     let token = tokens.join(format!("{pid}-{nanos}-{count}"));
     let create = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
     let file = with_parent(&token, || create(&token))?;
-    let locked = match try_lock(&file) {
-        Ok(locked) => locked,
-        // Without advisory locks nobody could tell whether we live: then the lock is a plain one.
-        Err(_) => false,
-    };
-    let linked = if locked {
+    // Without advisory locks nobody could tell whether we live: then the lock is a plain one.
+    let linked = if matches!(try_lock(&file), Ok(true)) {
         with_parent(lock, || std::fs::hard_link(&token, lock))
     } else {
         Err(io::ErrorKind::Unsupported.into())

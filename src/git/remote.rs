@@ -137,7 +137,7 @@ impl Repo {
             return Err(RemoteError::Name(remote.to_owned()));
         }
         self.check_no_remote_program()?;
-        Ok(GitCommand::in_repo(self)?)
+        Ok(GitCommand::in_repo(self)?.command_config(self.config()))
     }
 
     /// No program that the repository names is run. Those that the user names for all repositories are.

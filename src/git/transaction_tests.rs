@@ -277,3 +277,60 @@ fn racing_writers_lose_nothing() {
     let left: Vec<_> = std::fs::read_dir(repo.path().join(".git/refs/loops/fix")).unwrap().collect();
     assert!(left.len() <= 2, "no lock is left: {left:?}");
 }
+
+/// What the process does that the next test kills: it moves both refs back and forth for ever.
+#[cfg(unix)]
+#[test]
+#[ignore = "runs for ever, in a process that is killed"]
+fn child_that_writes_for_ever() {
+    let dir =
+        PathBuf::from(std::env::var_os("GIT_LOOP_TEST_REPO").expect("only run by the test that kills it"));
+    let host = crate::host::HostEnv::from_process().unwrap();
+    let (open, at) = (Repo::discover(&dir, &host).unwrap(), host.now());
+    let who = Signature::new("Child", "child@example.org", at).unwrap();
+    let parent = open.require_commit().unwrap();
+    let commit = open.gix().find_commit(parent).unwrap();
+    let values = [parent, commit.parent_ids().next().unwrap().detach()];
+    for value in values.into_iter().cycle() {
+        let changes = [id().refs().ledger(), id().refs().head()].map(|name| change(name, Expect::Any, value));
+        open.update_refs(&changes, &who, Durability::Fast).unwrap();
+    }
+}
+
+/// Whenever a writer is killed, the next one gets through at once, and the ledger is never behind the head.
+#[cfg(unix)]
+#[test]
+fn writers_that_are_killed_at_any_moment_leave_nothing_in_the_way() {
+    let repo = TestRepo::new();
+    let (first, second) = (repo.id("HEAD"), repo.commit("second"));
+    let (open, who) = (repo.open(), repo.signature());
+    let mut left_over = 0;
+    for round in 0..15 {
+        let mut command = std::process::Command::new(std::env::current_exe().unwrap());
+        command.args(["git::transaction::tests::child_that_writes_for_ever", "--exact", "--ignored"]);
+        command.env_clear().envs(repo.host().vars()).env("GIT_LOOP_TEST_REPO", repo.path());
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let begin = std::time::Instant::now();
+        let log = open.common_dir().join("logs/refs/loops/fix/head");
+        let size = || log.metadata().map_or(0, |meta| meta.len());
+        let before = size();
+        while size() == before && begin.elapsed() < Duration::from_secs(60) {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_micros(137 * round));
+        child.kill().unwrap();
+        child.wait().unwrap();
+        let folder = open.common_dir().join("refs/loops/fix");
+        let is_lock = |entry: &std::fs::DirEntry| entry.path().extension().is_some_and(|end| end == "lock");
+        left_over += std::fs::read_dir(folder).unwrap().flatten().filter(is_lock).count();
+        for name in [id().refs().ledger(), id().refs().head()] {
+            assert!([Some(first), Some(second)].contains(&read(&open, &name)));
+        }
+        let changes = [id().refs().ledger(), id().refs().head()].map(|name| change(name, Expect::Any, first));
+        open.update_refs_within(&changes, &who, Durability::Fast, Duration::ZERO).unwrap();
+        assert_eq!(repo.id("refs/loops/fix/head"), first);
+    }
+    // Not asserted: it depends on the moment. It says with --nocapture whether the test still tests something.
+    eprintln!("{left_over} locks were left and removed");
+}

@@ -385,13 +385,13 @@ impl TreeBuilder {
         let mut trees = Vec::new();
         let root = match &self.root {
             Node::Entry(_, id) => *id,
-            Node::Folder(folder) => match collect(repo, folder, &mut trees)? {
-                Some(id) => id,
-                None => {
+            Node::Folder(folder) => {
+                let root = collect(repo, folder, &mut trees)?;
+                if root.is_none() {
                     trees.push(Vec::new());
-                    ObjectId::empty_tree(repo.hash_kind())
                 }
-            },
+                root.unwrap_or_else(|| ObjectId::empty_tree(repo.hash_kind()))
+            }
         };
         // A folder comes after everything in it, so that no tree on the disk names one that is not.
         let trees: Vec<_> = trees.iter().map(|bytes| (Kind::Tree, bytes.as_slice())).collect();
