@@ -20,16 +20,24 @@
 //! | [`canonical`], [`money`], [`oid`], [`at`] | canonical JSON and hashes; micro-dollars; object ids; times |
 //! | [`host`] | the environment that this process was started in |
 
+pub mod at;
 pub mod canonical;
 pub mod check;
 pub mod cli;
 pub mod contract;
+pub mod decide;
 pub mod error;
 pub mod escape;
 pub mod exit;
 pub mod git;
 pub mod guard;
 pub mod host;
+pub mod iterate;
+pub mod ledger;
 pub mod money;
+pub mod oid;
+pub mod render;
+pub mod sandbox;
 pub mod sign;
 pub mod worker;
+pub mod worktree;

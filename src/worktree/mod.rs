@@ -1,0 +1,43 @@
+//! Fresh linked worktrees, and candidates from exactly what a worktree holds.
+//!
+//! Everything happens in this process: no git is run, so no hook, filter, file system monitor or config of a
+//! repository can take part. The order of use is
+//!
+//! 1. [`worktree_folder`] finds the private folder for worktrees, outside the repository;
+//! 2. [`reclaim`] removes what dead processes left there and in `worktrees/`;
+//! 3. [`LinkedWorktree::create`] registers a worktree that `git worktree list` shows;
+//! 4. [`checkout`] fills it, [`LinkedWorktree::link`] or [`LinkedWorktree::seal`] makes it one that git can work in;
+//! 5. [`snapshot`] stores what is there afterwards;
+//! 6. [`LinkedWorktree::remove`] removes it, whatever happened to it.
+
+mod access;
+mod checkout;
+mod error;
+mod ignore;
+mod index;
+mod manifest;
+mod names;
+mod owner;
+mod pack;
+mod pool;
+mod reclaim;
+mod registration;
+mod remove;
+pub mod sealed;
+mod snapshot;
+mod sys;
+#[cfg(all(test, unix))]
+mod tests;
+pub mod warm;
+
+pub use checkout::{CheckoutOptions, CheckoutStats, checkout};
+pub use error::WorktreeError;
+pub use ignore::BaseIgnores;
+pub use index::write_index;
+pub use manifest::{MAX_DEPTH, MAX_ENTRIES, Manifest};
+pub use reclaim::{Reclaimed, reclaim};
+pub use registration::{LinkedWorktree, NAME_PREFIX, worktree_folder, worktree_name};
+pub use sealed::SealOptions;
+pub use snapshot::{Snapshot, SnapshotOptions, SnapshotStats, Violation, ViolationKind, snapshot};
+pub use sys::{Stat, Time};
+pub use warm::{CopyStats, WarmLayers, copy_on_write};

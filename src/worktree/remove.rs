@@ -1,0 +1,155 @@
+//! Removing what a worker may have prepared against removal: no link is followed, folders without permissions are
+//! opened up, and no depth of nesting exhausts file descriptors.
+
+use std::io;
+use std::path::Path;
+
+use gix::bstr::{BStr, BString, ByteSlice};
+
+use super::access::{open_dir, split};
+use super::error::WorktreeError;
+use super::sys::{Dir, FileKind};
+
+/// A folder deeper than this below the one that is cleared is first moved up to it. One descriptor is open per level.
+const DEEP: usize = 64;
+/// How often a folder is cleared again because something still adds to it.
+const PATIENCE: usize = 20;
+
+/// Removes `path`, whatever it is. A missing path is fine; a link is removed, not what it points at. Only the folder
+/// that `path` lies in must be trustworthy.
+pub(super) fn remove_all(path: &Path) -> Result<(), WorktreeError> {
+    let fail = || WorktreeError::io("remove", path);
+    let (parent, name) = split(path).map_err(fail())?;
+    let parent = match Dir::open(parent) {
+        Ok(parent) => parent,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        Err(error) => return Err(fail()(error)),
+    };
+    match parent.stat(name) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        Err(error) => Err(fail()(error)),
+        Ok(stat) if stat.kind() == FileKind::Dir => remove_dir(&parent, name).map_err(fail()),
+        Ok(_) => parent.unlink(name).map_err(fail()),
+    }
+}
+
+fn remove_dir(parent: &Dir, name: &BStr) -> io::Result<()> {
+    let top = open_dir(parent, name)?;
+    let mut moved = 0;
+    for attempt in 0.. {
+        clear(&top, &top, 0, &mut moved)?;
+        match parent.remove_dir(name) {
+            // What was too deep has been moved up and waits for its turn; or somebody is still writing.
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty && attempt < PATIENCE + moved => {}
+            other => return other,
+        }
+    }
+    Ok(())
+}
+
+fn clear(dir: &Dir, top: &Dir, depth: usize, moved: &mut usize) -> io::Result<()> {
+    for entry in dir.entries()? {
+        let name = entry.name.as_bstr();
+        let kind = match entry.kind {
+            Some(kind) => kind,
+            None => match dir.stat(name) {
+                Ok(stat) => stat.kind(),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            },
+        };
+        let removed = if kind != FileKind::Dir {
+            dir.unlink(name)
+        } else if depth >= DEEP {
+            // Out of reach of this recursion: it becomes a folder at the top, which is cleared again.
+            *moved += 1;
+            open_dir(dir, name)?;
+            dir.rename(name, top, unused_name(top, *moved)?.as_ref())
+        } else {
+            clear(&open_dir(dir, name)?, top, depth + 1, moved)?;
+            dir.remove_dir(name)
+        };
+        match removed {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            // Somebody still adds to it: the caller's next attempt gets what is left.
+            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty => {}
+            other => other?,
+        }
+    }
+    Ok(())
+}
+
+fn unused_name(top: &Dir, number: usize) -> io::Result<BString> {
+    for suffix in 0..=u16::MAX {
+        let name = BString::from(format!(".deep-{number}-{suffix}"));
+        match top.stat(name.as_ref()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(name),
+            Err(error) => return Err(error),
+            Ok(_) => {}
+        }
+    }
+    Err(io::ErrorKind::AlreadyExists.into())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::{PermissionsExt, symlink};
+
+    use gix::bstr::ByteSlice;
+
+    use super::remove_all;
+    use crate::worktree::sys::Dir;
+
+    /// Field report 2.25: a teardown that followed a link emptied the shared `node_modules`.
+    #[test]
+    fn links_are_removed_and_never_followed() {
+        let temp = tempfile::tempdir().unwrap();
+        let shared = temp.path().join("shared");
+        fs::create_dir_all(shared.join("pkg")).unwrap();
+        fs::write(shared.join("pkg/index.js"), "x").unwrap();
+        let place = temp.path().join("place");
+        fs::create_dir_all(place.join("deep")).unwrap();
+        symlink(&shared, place.join("node_modules")).unwrap();
+        symlink(&shared, place.join("deep/node_modules")).unwrap();
+        symlink("/nonexistent", place.join("broken")).unwrap();
+        remove_all(&place).unwrap();
+        assert!(!place.exists());
+        assert!(shared.join("pkg/index.js").exists());
+
+        symlink(&shared, &place).unwrap();
+        remove_all(&place).unwrap();
+        assert!(shared.join("pkg/index.js").exists());
+        assert!(fs::symlink_metadata(&place).is_err());
+        remove_all(&place).unwrap();
+    }
+
+    #[test]
+    fn read_only_and_unreadable_folders_are_no_hindrance() {
+        let temp = tempfile::tempdir().unwrap();
+        let place = temp.path().join("place");
+        fs::create_dir_all(place.join("a/b/c")).unwrap();
+        fs::write(place.join("a/b/c/file"), "x").unwrap();
+        for dir in ["a/b/c", "a/b", "a"] {
+            fs::set_permissions(place.join(dir), fs::Permissions::from_mode(0o000)).unwrap();
+        }
+        fs::set_permissions(&place, fs::Permissions::from_mode(0o500)).unwrap();
+        remove_all(&place).unwrap();
+        assert!(!place.exists());
+    }
+
+    #[test]
+    fn three_thousand_levels_need_no_three_thousand_descriptors() {
+        let temp = tempfile::tempdir().unwrap();
+        let place = temp.path().join("place");
+        fs::create_dir(&place).unwrap();
+        let mut dir = Dir::open(&place).unwrap();
+        for _ in 0..3000 {
+            dir.make_dir(b"d".as_bstr(), 0o755).unwrap();
+            dir.make_link(b"/", b"l".as_bstr()).unwrap();
+            dir = dir.open_dir(b"d".as_bstr()).unwrap();
+        }
+        remove_all(&place).unwrap();
+        assert!(!place.exists());
+    }
+}
