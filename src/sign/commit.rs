@@ -334,5 +334,5 @@ fn parse_id(hex: &[u8], hash: Kind, header: &'static str) -> Result<ObjectId, Co
     if id.kind() == hash { Ok(id) } else { Err(CommitError::ObjectId(header)) }
 }
 
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod tests;

@@ -24,7 +24,7 @@ pub mod signer;
 mod source;
 pub mod spec;
 pub mod sshsig;
-#[cfg(test)]
+#[cfg(all(test, unix))]
 mod testing;
 mod wire;
 

@@ -1,6 +1,7 @@
 //! Real keys, a real agent and real git for the tests of this module, all in a temporary folder of their own.
 
 use std::fs;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -28,6 +29,15 @@ impl Place {
     pub(super) fn write(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, content).unwrap();
+        path
+    }
+
+    /// Writes an executable shell script. Another process does it: if this one had the file open for writing while another thread
+    /// starts a program, running the script could fail with "text file busy".
+    pub(super) fn script(&self, name: &str, body: &str) -> PathBuf {
+        let path = self.path(name);
+        let write = "printf '#!/bin/sh\\n%s\\n' \"$1\" > \"$2\" && chmod 755 \"$2\"";
+        succeed(self.command("sh").args(["-c", write, "sh", body]).arg(&path));
         path
     }
 
@@ -130,7 +140,8 @@ impl AgentProcess {
             .spawn()
             .unwrap();
         let deadline = Instant::now() + Duration::from_secs(10);
-        while !socket.exists() {
+        // The file is there before anyone listens.
+        while UnixStream::connect(&socket).is_err() {
             assert!(Instant::now() < deadline, "ssh-agent did not start");
             std::thread::sleep(Duration::from_millis(5));
         }

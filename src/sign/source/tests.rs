@@ -200,17 +200,12 @@ fn report_2_58_an_encrypted_key_never_hangs() {
     assert!(error.to_string().contains("askpass program `/bin/false`"), "{error}");
     assert!(error.hints()[0].contains("ssh-add"), "{error:?}");
 
-    let script = |name: &str, body: &str| {
-        let path = place.write(name, format!("#!/bin/sh\n{body}\n"));
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).unwrap();
-        path
-    };
-    let error = refused(&forced(script("wrong", "echo other words")));
+    let error = refused(&forced(place.script("wrong", "echo other words")));
     assert!(error.to_string().contains("the passphrase is wrong"), "{error}");
     assert!(!format!("{error:?}").contains("other words"), "a passphrase is never shown");
 
     // What an askpass program leaves behind holds its output open; the answer is a line, so nobody waits for the end.
-    let signer = Signer::open(&forced(script("right", "sleep 3 & echo 'secret words'"))).unwrap();
+    let signer = Signer::open(&forced(place.script("right", "sleep 3 & echo 'secret words'"))).unwrap();
     assert_eq!(signer.source_name(), "file");
     assert_eq!(signer.public_key(), &public(&path));
     signs(&place, &signer);
@@ -263,8 +258,7 @@ fn an_encrypted_old_file_fails_at_once_when_nobody_can_be_asked() {
     let error = signer.preflight().unwrap_err();
     assert!(matches!(error, KeyError::Keygen { .. }), "{error}");
 
-    let askpass = place.write("askpass", "#!/bin/sh\necho 'secret words'\n");
-    fs::set_permissions(&askpass, fs::Permissions::from_mode(0o755)).unwrap();
+    let askpass = place.script("askpass", "echo 'secret words'");
     let passphrase = PassphraseSource {
         askpass: Some(askpass),
         require: AskpassRequire::Force,
@@ -365,8 +359,7 @@ fn types_that_nobody_would_accept_are_refused_before_they_sign() {
 fn what_ssh_keygen_says_when_it_fails_is_told() {
     let place = Place::new();
     let path = place.keygen("k", &["ecdsa", "-m", "PEM"], "");
-    let fake = place.write("fake", "#!/bin/sh\necho 'first line' >&2\necho 'it broke' >&2\nexit 3\n");
-    fs::set_permissions(&fake, fs::Permissions::from_mode(0o755)).unwrap();
+    let fake = place.script("fake", "echo 'first line' >&2; echo 'it broke' >&2; exit 3");
     let request = KeyRequest { ssh_keygen: Some(fake), ..place.request(text(&path)) };
     let error = Signer::open(&request).unwrap().preflight().unwrap_err();
     assert!(error.to_string().ends_with(": it broke"), "{error}");
