@@ -13,3 +13,4 @@
 pub mod cli;
 pub mod error;
 pub mod exit;
+pub mod sandbox;
