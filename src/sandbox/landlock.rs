@@ -2,7 +2,7 @@
 
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use ::landlock::{
@@ -46,85 +46,86 @@ pub(super) fn available() -> Result<(), String> {
     }
 }
 
-fn known() -> ABI {
-    ABI::from(abi().cast_signed())
+fn known(abi: u32) -> ABI {
+    ABI::from(abi.cast_signed())
 }
 
 /// Everything but making device nodes.
-fn write_access() -> BitFlags<AccessFs> {
-    AccessFs::from_all(known()) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
+fn write_access(abi: u32) -> BitFlags<AccessFs> {
+    AccessFs::from_all(known(abi)) & !(AccessFs::MakeChar | AccessFs::MakeBlock)
 }
 
-fn device_access() -> BitFlags<AccessFs> {
+fn device_access(abi: u32) -> BitFlags<AccessFs> {
     (AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::Truncate | AccessFs::IoctlDev)
-        & AccessFs::from_all(known())
+        & AccessFs::from_all(known(abi))
 }
 
 /// Rights on what exists only on the new root, for [`add_rule`]: path, access bits.
-pub(super) fn late_rules() -> [(&'static std::ffi::CStr, u64); 5] {
-    let read = AccessFs::from_read(known()).bits();
-    let write = write_access().bits();
+pub(super) fn late_rules(abi: u32) -> [(&'static std::ffi::CStr, u64); 5] {
+    let read = AccessFs::from_read(known(abi)).bits();
+    let write = write_access(abi).bits();
     [
         // The names on the new root; each of them was granted or leads to something that was.
         (c"/", AccessFs::ReadDir as u64),
         (c"/proc", read),
         (c"/tmp", write),
         (c"/dev/shm", write),
-        (c"/dev/pts", device_access().bits() | AccessFs::ReadDir as u64),
+        (c"/dev/pts", device_access(abi).bits() | AccessFs::ReadDir as u64),
     ]
 }
 
-/// A ruleset that grants these paths, the devices and, if the command sees the host's root, `/proc`.
-pub(super) fn ruleset(grants: &Grants, private_root: bool) -> io::Result<OwnedFd> {
+/// A ruleset that grants these paths, the devices and, if the command sees the host's root, `/proc`. `abi` is [`abi`]'s, or less to
+/// act as an older kernel.
+pub(super) fn ruleset(grants: &Grants, private_root: bool, abi: u32) -> io::Result<OwnedFd> {
     let other = |error: ::landlock::RulesetError| io::Error::other(error.to_string());
     let created = Ruleset::default()
-        .handle_access(AccessFs::from_all(known()))
-        .and_then(|set| if abi() >= ABI_SCOPES { set.scope(Scope::from_all(known())) } else { Ok(set) })
+        .handle_access(AccessFs::from_all(known(abi)))
+        .and_then(|set| if abi >= ABI_SCOPES { set.scope(Scope::from_all(known(abi))) } else { Ok(set) })
         .and_then(Ruleset::create)
         .map_err(other)?;
-    let read = AccessFs::from_read(known());
+    let read = AccessFs::from_read(known(abi));
     let mut set = created;
     let secrets = if private_root { Vec::new() } else { grants.secrets() };
     for (path, &writable) in &grants.paths {
         if !writable && secrets.iter().any(|secret| secret.starts_with(path)) {
-            set = around(set, path, &secrets)?;
+            set = around(set, path, &secrets, abi)?;
         } else {
-            set = allow(set, path, if writable { write_access() } else { read })?;
+            set = allow(set, path, if writable { write_access(abi) } else { read }, abi)?;
         }
     }
     for device in DEVICES {
-        set = allow(set, Path::new(device), device_access())?;
+        set = allow(set, Path::new(device), device_access(abi), abi)?;
     }
     if !private_root {
-        set = allow(set, Path::new("/proc"), read)?;
+        set = allow(set, Path::new("/proc"), read, abi)?;
     }
     Option::<OwnedFd>::from(set).ok_or_else(|| io::Error::other("landlock made no ruleset"))
 }
 
 /// Grants what is in a folder except the secrets: rights cannot be taken away again further down.
-fn around(mut set: RulesetCreated, dir: &Path, secrets: &[std::path::PathBuf]) -> io::Result<RulesetCreated> {
+fn around(mut set: RulesetCreated, dir: &Path, secrets: &[PathBuf], abi: u32) -> io::Result<RulesetCreated> {
     for entry in dir.read_dir()?.flatten() {
         let path = entry.path();
         if secrets.contains(&path) || path.is_symlink() {
             continue;
         }
         set = if secrets.iter().any(|secret| secret.starts_with(&path)) {
-            around(set, &path, secrets)?
+            around(set, &path, secrets, abi)?
         } else {
-            allow(set, &path, AccessFs::from_read(known()))?
+            allow(set, &path, AccessFs::from_read(known(abi)), abi)?
         };
     }
     Ok(set)
 }
 
-fn allow(set: RulesetCreated, path: &Path, access: BitFlags<AccessFs>) -> io::Result<RulesetCreated> {
+fn allow(set: RulesetCreated, path: &Path, access: BitFlags<AccessFs>, abi: u32) -> io::Result<RulesetCreated> {
     let fd = match PathFd::new(path) {
         Ok(fd) => fd,
         // It went away since it was looked at: nothing to grant.
         Err(_) if !path.exists() => return Ok(set),
         Err(error) => return Err(io::Error::other(error.to_string())),
     };
-    let access = if path.is_dir() { access } else { access & AccessFs::from_file(known()) };
+    let access = if path.is_dir() { access } else { access & AccessFs::from_file(known(abi)) };
     set.add_rule(PathBeneath::new(fd, access)).map_err(|error| io::Error::other(error.to_string()))
 }
 

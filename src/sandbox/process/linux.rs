@@ -42,6 +42,8 @@ pub(in super::super) struct Layers {
     pub adapter: Adapter,
     pub namespaces: bool,
     pub network: Network,
+    /// The Landlock ABI to use, the kernel's or (in tests) an older one.
+    pub abi: u32,
 }
 
 impl Layers {
@@ -50,7 +52,7 @@ impl Layers {
     }
 
     fn enforcement(self) -> Enforcement {
-        let abi = landlock::abi();
+        let abi = self.abi;
         let network = match self.network {
             Network::Host => NetworkEnforced::Host,
             Network::None if self.namespaces => NetworkEnforced::NoneNamespace,
@@ -87,7 +89,7 @@ impl Layers {
             unix: enforcement.unix_sockets == UnixSockets::Closed,
             hardening: self.landlock(),
             ipc: alone,
-            signals: (alone && landlock::abi() < landlock::ABI_SCOPES).then_some(Runner { pid, group }),
+            signals: (alone && self.abi < landlock::ABI_SCOPES).then_some(Runner { pid, group }),
         }
     }
 }
@@ -125,8 +127,8 @@ pub(in super::super) fn run(
     policy: &Policy,
     interrupt: &AtomicBool,
 ) -> Result<Outcome, SandboxError> {
-    let (adapter, network) = (policy.adapter, policy.network);
-    let with = |namespaces| run_with(command, file, policy, interrupt, Layers { adapter, namespaces, network });
+    let (adapter, network, abi) = (policy.adapter, policy.network, landlock::abi());
+    let with = |namespaces| run_with(command, file, policy, interrupt, Layers { adapter, namespaces, network, abi });
     let told = |refused: Refused| refused.told(command, file);
     if adapter == Adapter::Landlock && NAMESPACES.load(Ordering::SeqCst) != DENIED {
         match with(true) {
@@ -138,10 +140,9 @@ pub(in super::super) fn run(
             other => return other.map_err(told),
         }
     }
-    if adapter == Adapter::Landlock && landlock::abi() < landlock::MIN_ABI_ALONE {
+    if adapter == Adapter::Landlock && abi < landlock::MIN_ABI_ALONE {
         let why = format!(
-            "this kernel has Landlock ABI {}; where namespaces are refused, as here, at least {} (Linux 6.2) is needed",
-            landlock::abi(),
+            "this kernel has Landlock ABI {abi}; where namespaces are refused, as here, at least {} (Linux 6.2) is needed",
             landlock::MIN_ABI_ALONE
         );
         return Err(SandboxError::AdapterUnavailable { adapter, why });
@@ -202,7 +203,7 @@ fn start(
             let plan = root::plan(&grants);
             root = Some(plan.ok_or(Refused::At { stage: Stage::Root, errno: libc::ENOENT })?);
         }
-        let set = landlock::ruleset(&grants, layers.namespaces).map_err(setup("landlock"))?;
+        let set = landlock::ruleset(&grants, layers.namespaces, layers.abi).map_err(setup("landlock"))?;
         ruleset = Some(above_two(set).map_err(setup("landlock"))?);
     }
     let filters = seccomp::programs(&layers.closed());
@@ -281,7 +282,7 @@ fn start(
         maps,
         loopback: no_network,
         trees: vec![-1; root.as_ref().map_or(0, |root| root.binds.len())],
-        late_rules: if root.is_some() { landlock::late_rules().to_vec() } else { Vec::new() },
+        late_rules: if root.is_some() { landlock::late_rules(layers.abi).to_vec() } else { Vec::new() },
         root,
         pid_namespace: layers.namespaces,
         drop_capabilities: layers.landlock(),
