@@ -131,7 +131,8 @@ pub fn passable(name: &str) -> Result<(), EnvironmentError> {
         "it would lead git out of the worktree, or name this loop"
     } else if starts("SSH_") || starts("GPG_") || name == "GNUPGHOME" {
         "it leads to the user's keys"
-    } else if starts("LD_") || starts("DYLD_") || name == "BASH_ENV" || name == "ENV" || starts("BASH_FUNC_") {
+    } else if starts("LD_") || starts("DYLD_") || name == "BASH_ENV" || name == "ENV" || starts("BASH_FUNC_")
+    {
         "it runs code in every program"
     } else if starts("XDG_") || ["HOME", "PATH", "TMPDIR", "PWD", "OLDPWD", "SHLVL", "_"].contains(&name) {
         "the sandbox sets it"
@@ -292,7 +293,8 @@ mod tests {
             path_dirs: vec!["/t/bin".into(), "/wt/tree/bin".into(), "/usr/bin".into()],
             ..Toolchain::default()
         };
-        let (home, system, pass) = (home(), ["/usr/bin".into(), "/bin".into()], ["TOKEN".into(), "ABSENT".into()]);
+        let (home, system, pass) =
+            (home(), ["/usr/bin".into(), "/bin".into()], ["TOKEN".into(), "ABSENT".into()]);
         let request = Request {
             home: &home,
             toolchain: &toolchain,
@@ -303,9 +305,26 @@ mod tests {
         };
         let check = check_env(&request, 1_700_000_000).unwrap();
         let want = [
-            "CARGO_NET_OFFLINE", "CI", "GIT_CEILING_DIRECTORIES", "GIT_CONFIG_GLOBAL", "GIT_CONFIG_NOSYSTEM",
-            "GIT_TERMINAL_PROMPT", "HOME", "LANG", "LC_ALL", "PATH", "PYTHONHASHSEED", "SOURCE_DATE_EPOCH", "TMPDIR", "TOKEN",
-            "TZ", "XDG_CACHE_HOME", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_RUNTIME_DIR", "XDG_STATE_HOME",
+            "CARGO_NET_OFFLINE",
+            "CI",
+            "GIT_CEILING_DIRECTORIES",
+            "GIT_CONFIG_GLOBAL",
+            "GIT_CONFIG_NOSYSTEM",
+            "GIT_TERMINAL_PROMPT",
+            "HOME",
+            "LANG",
+            "LC_ALL",
+            "PATH",
+            "PYTHONHASHSEED",
+            "SOURCE_DATE_EPOCH",
+            "TMPDIR",
+            "TOKEN",
+            "TZ",
+            "XDG_CACHE_HOME",
+            "XDG_CONFIG_HOME",
+            "XDG_DATA_HOME",
+            "XDG_RUNTIME_DIR",
+            "XDG_STATE_HOME",
         ];
         assert_eq!(names(&check), want);
         assert_eq!(value(&check, "PATH"), Some("/t/bin:/usr/bin:/bin"));
@@ -324,7 +343,16 @@ mod tests {
 
     #[test]
     fn field_report_1_70_keys_and_loaders_cannot_be_passed() {
-        for name in ["SSH_AUTH_SOCK", "GPG_AGENT_INFO", "GIT_DIR", "GIT_LOOP_ID", "LD_PRELOAD", "BASH_ENV", "HOME", "PATH"] {
+        for name in [
+            "SSH_AUTH_SOCK",
+            "GPG_AGENT_INFO",
+            "GIT_DIR",
+            "GIT_LOOP_ID",
+            "LD_PRELOAD",
+            "BASH_ENV",
+            "HOME",
+            "PATH",
+        ] {
             assert!(matches!(passable(name), Err(EnvironmentError::Refused { .. })), "{name}");
         }
         for name in ["", "1A", "A B", "A=B", "Ä", "A\0"] {

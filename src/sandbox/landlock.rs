@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 use ::landlock::{
-    ABI, Access, AccessFs, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated, RulesetCreatedAttr,
-    Scope,
+    ABI, Access, AccessFs, BitFlags, PathBeneath, PathFd, Ruleset, RulesetAttr, RulesetCreated,
+    RulesetCreatedAttr, Scope,
 };
 
 use super::root::{DEVICES, Grants};
@@ -28,7 +28,9 @@ pub(super) fn abi() -> u32 {
     *FOUND.get_or_init(|| {
         const VERSION: libc::c_long = 1;
         // SAFETY: with a null attribute of size 0 and this flag the call only returns a number.
-        let version = unsafe { libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, VERSION) };
+        let version = unsafe {
+            libc::syscall(libc::SYS_landlock_create_ruleset, std::ptr::null::<u8>(), 0_usize, VERSION)
+        };
         // `From` clamps to what the crate knows; the number goes into the receipt.
         ABI::from(i32::try_from(version).unwrap_or(0)) as u32
     })
@@ -118,7 +120,12 @@ fn around(mut set: RulesetCreated, dir: &Path, secrets: &[PathBuf], abi: u32) ->
     Ok(set)
 }
 
-fn allow(set: RulesetCreated, path: &Path, access: BitFlags<AccessFs>, abi: u32) -> io::Result<RulesetCreated> {
+fn allow(
+    set: RulesetCreated,
+    path: &Path,
+    access: BitFlags<AccessFs>,
+    abi: u32,
+) -> io::Result<RulesetCreated> {
     let fd = match PathFd::new(path) {
         Ok(fd) => fd,
         // It went away since it was looked at: nothing to grant.

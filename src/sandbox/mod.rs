@@ -318,7 +318,9 @@ pub enum SandboxError {
 impl From<SandboxError> for crate::error::Error {
     fn from(error: SandboxError) -> Self {
         let hint = match &error {
-            SandboxError::EmptyCommand => "write the command in loop.toml as an array of program and arguments",
+            SandboxError::EmptyCommand => {
+                "write the command in loop.toml as an array of program and arguments"
+            }
             SandboxError::ProgramNotFound { .. } => {
                 "install it, or write its absolute path in loop.toml; the sandbox has its own PATH"
             }
@@ -326,7 +328,9 @@ impl From<SandboxError> for crate::error::Error {
                 "check that it is executable, has a valid first line if it is a script, and lies in a system folder, \
                  in the worktree or in `sandbox.read_only`"
             }
-            SandboxError::Cwd { .. } | SandboxError::Path { .. } => "check that the path exists and who may read it",
+            SandboxError::Cwd { .. } | SandboxError::Path { .. } => {
+                "check that the path exists and who may read it"
+            }
             SandboxError::AdapterUnavailable { adapter: Adapter::Landlock, .. } => {
                 "run on Linux 6.2 or later with Landlock enabled (5.19 where namespaces are allowed), or allow another adapter in `sandbox.allowed`"
             }
@@ -335,7 +339,9 @@ impl From<SandboxError> for crate::error::Error {
             }
             SandboxError::Nul { .. } => "remove the NUL byte",
             SandboxError::Setup { .. } => "run `git loop doctor` to see what this machine can enforce",
-            SandboxError::SupervisorLost => "run again; if it repeats, the command ends processes that are not its own",
+            SandboxError::SupervisorLost => {
+                "run again; if it repeats, the command ends processes that are not its own"
+            }
         };
         let usage = matches!(error, SandboxError::EmptyCommand | SandboxError::Nul { .. });
         let kind = if usage { crate::error::Kind::Usage } else { crate::error::Kind::Workspace };
@@ -352,7 +358,8 @@ impl From<SandboxError> for crate::error::Error {
 /// When this returns nothing that the command started is alive, and what it printed has been read, without waiting for
 /// anybody who still holds the pipes. Several threads may run commands at the same time.
 pub fn run(command: &Command, policy: &Policy, interrupt: &AtomicBool) -> Result<Outcome, SandboxError> {
-    available(policy.adapter).map_err(|why| SandboxError::AdapterUnavailable { adapter: policy.adapter, why })?;
+    available(policy.adapter)
+        .map_err(|why| SandboxError::AdapterUnavailable { adapter: policy.adapter, why })?;
     start(command, &program_of(command)?, policy, interrupt)
 }
 
@@ -387,7 +394,10 @@ fn start(
     _interrupt: &AtomicBool,
 ) -> Result<Outcome, SandboxError> {
     // `available` has refused every adapter before this is reached.
-    Err(SandboxError::AdapterUnavailable { adapter: policy.adapter, why: "this system is not supported".into() })
+    Err(SandboxError::AdapterUnavailable {
+        adapter: policy.adapter,
+        why: "this system is not supported".into(),
+    })
 }
 
 /// Whether an adapter can be used on this machine, and if not, why.

@@ -122,7 +122,10 @@ impl Grants {
     fn add(&mut self, path: &Path, write: bool) -> io::Result<PathBuf> {
         let Followed { links, real } = follow(path)?;
         if real.parent().is_none() {
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, "the whole file system cannot be granted"));
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the whole file system cannot be granted",
+            ));
         }
         self.links.extend(links);
         // These two are made anew for each command.
@@ -163,7 +166,8 @@ impl Grants {
             unreadable(Path::new("/etc"), &mut found);
             found
         });
-        let asked = |path: &Path| self.asked.iter().any(|real| real != Path::new("/etc") && real.starts_with(path));
+        let asked =
+            |path: &Path| self.asked.iter().any(|real| real != Path::new("/etc") && real.starts_with(path));
         let under_etc = self.paths.get(Path::new("/etc")) == Some(&false);
         all.iter().filter(|path| under_etc && !asked(path)).cloned().collect()
     }
@@ -272,7 +276,9 @@ pub(super) fn plan(grants: &Grants) -> Option<RootPlan> {
             making.link(path, target);
         }
     }
-    if !grants.paths.keys().any(|path| path.starts_with("/var/tmp")) && !grants.links.contains_key(Path::new("/var")) {
+    if !grants.paths.keys().any(|path| path.starts_with("/var/tmp"))
+        && !grants.links.contains_key(Path::new("/var"))
+    {
         making.link(Path::new("/var/tmp"), Path::new("/tmp"));
     }
     let covers = grants.secrets();

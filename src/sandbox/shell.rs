@@ -97,7 +97,9 @@ pub fn resolve_program(argv0: &OsStr, path_dirs: &[PathBuf], cwd: &Path) -> Opti
         return None;
     }
     let tree = cwd.canonicalize().unwrap_or_else(|_| cwd.to_path_buf());
-    let inside = |real: &Path, file: &Path| tree.parent().is_some() && (real.starts_with(&tree) || file.starts_with(cwd));
+    let inside = |real: &Path, file: &Path| {
+        tree.parent().is_some() && (real.starts_with(&tree) || file.starts_with(cwd))
+    };
     let absolute = path_dirs.iter().filter(|dir| dir.is_absolute());
     let mut files = absolute.map(|dir| dir.join(argv0)).filter(|file| is_program(file));
     files.find(|file| file.canonicalize().is_ok_and(|real| !inside(&real, file)))

@@ -105,7 +105,8 @@ impl From<ToolchainError> for crate::error::Error {
 /// Which presets a check needs: by its program, and by what lies at the top of the tree (a shell or `make` can run anything).
 pub fn detect<'a>(check_argv: &[OsString], tree_paths: impl IntoIterator<Item = &'a str>) -> Vec<Preset> {
     let mut found = BTreeSet::new();
-    let program = check_argv.first().and_then(|program| Path::new(program).file_name()).and_then(OsStr::to_str);
+    let program =
+        check_argv.first().and_then(|program| Path::new(program).file_name()).and_then(OsStr::to_str);
     match program.unwrap_or_default() {
         "cargo" | "rustc" | "cargo-nextest" | "rustup" => {
             found.insert(Preset::Cargo);
@@ -128,12 +129,15 @@ pub fn detect<'a>(check_argv: &[OsString], tree_paths: impl IntoIterator<Item = 
             "Cargo.toml" => found.insert(Preset::Cargo),
             "pyproject.toml" | "setup.py" | "setup.cfg" | "requirements.txt" => found.insert(Preset::Python),
             "package.json" => found.insert(Preset::Node),
-            path => {
-                !path.contains('/') && path.len() > 3 && path.ends_with(".py") && found.insert(Preset::Python)
-            }
+            path => is_script(path) && found.insert(Preset::Python),
         };
     }
     found.into_iter().collect()
+}
+
+/// Whether a path is a Python file at the top.
+fn is_script(path: &str) -> bool {
+    !path.contains('/') && Path::new(path).extension().is_some_and(|extension| extension == "py")
 }
 
 /// Finds the tools on this host. `tree` is a folder whose `rust-toolchain.toml` and `.python-version` choose versions; it must hold
@@ -260,7 +264,8 @@ fn rust_toolchain(
         // "1.95" may be installed as such or with its patch.
         names.extend((0..10).rev().map(|patch| format!("{major}.{minor}.{patch}-{triple}")));
     }
-    let fit = |name: &&String| !name.contains('/') && *name != ".." && toolchains.join(name).join("bin").is_dir();
+    let fit =
+        |name: &&String| !name.contains('/') && *name != ".." && toolchains.join(name).join("bin").is_dir();
     match names.iter().find(fit) {
         Some(found) => {
             let dir = toolchains.join(found);
@@ -310,7 +315,8 @@ fn python(toolchain: &mut Toolchain, host: &HostEnv, tree: Option<&Path>) -> Res
 
 /// pyenv's root, if the file is one of its shims.
 fn pyenv_root(file: &Path, host: &HostEnv) -> Option<PathBuf> {
-    let root = host.get("PYENV_ROOT").map(PathBuf::from).or_else(|| host.home().map(|home| home.join(".pyenv")))?;
+    let root =
+        host.get("PYENV_ROOT").map(PathBuf::from).or_else(|| host.home().map(|home| home.join(".pyenv")))?;
     // A plugin has shims of its own.
     let shim = file.parent()?.ends_with("shims");
     (shim && (file.starts_with(&root)) && root.join("versions").is_dir()).then_some(root)
@@ -341,7 +347,8 @@ fn pyenv_version(versions: &Path, name: &str) -> Result<PathBuf, ToolchainError>
     } else {
         let number = |entry: &str| entry.strip_prefix(name)?.strip_prefix('.')?.parse::<u32>().ok();
         let entries = versions.read_dir().map_err(|_| missing())?.flatten();
-        let newest = entries.filter_map(|entry| Some((number(entry.file_name().to_str()?)?, entry.path()))).max();
+        let newest =
+            entries.filter_map(|entry| Some((number(entry.file_name().to_str()?)?, entry.path()))).max();
         newest.ok_or_else(missing)?.1
     };
     Ok(dir.canonicalize().unwrap_or(dir))
@@ -353,7 +360,8 @@ fn node(toolchain: &mut Toolchain, host: &HostEnv) -> bool {
     for name in ["npm_config_offline", "npm_config_fund", "npm_config_audit", "npm_config_update_notifier"] {
         toolchain.set(name, if name.ends_with("offline") { "true" } else { "false" });
     }
-    let cache = host.get("npm_config_cache").map(PathBuf::from).or_else(|| host.home().map(|home| home.join(".npm")));
+    let cache =
+        host.get("npm_config_cache").map(PathBuf::from).or_else(|| host.home().map(|home| home.join(".npm")));
     if let Some(cache) = cache.map(|cache| cache.join("_cacache")) {
         toolchain.readable.push(cache.clone());
         toolchain.home_links.push(HomeLink { link: ".npm/_cacache".into(), target: cache });

@@ -1,28 +1,27 @@
 //! Starting a command on Linux: choosing the layers, making the plan, forking the supervisor, talking to it.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
 use std::fs::File;
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
+use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use libc::{c_int, c_uint, pid_t};
 
 use super::super::root::{self, Grants, c_text};
 use super::super::seccomp::{self, Closed, Runner};
 use super::super::{
-    Adapter, Command, Enforcement, Network, NetworkEnforced, Outcome, Policy, ProcessTree, SETTLE, SandboxError,
-    UnixSockets, landlock,
+    Adapter, Command, Enforcement, Network, NetworkEnforced, Outcome, Policy, ProcessTree, SETTLE,
+    SandboxError, UnixSockets, landlock,
 };
-use super::supervisor::{self, Plan, REPORT, Report, Stage};
-use super::{Event, Streams, Tree, above_two, exit_of, nonblocking, pipe, poll, poll_for, pump};
+use super::supervisor::{self, Plan, Report, Stage};
+use super::tree::{SUPERVISORS, SupervisedTree};
+use super::{Streams, above_two, nonblocking, pipe, pump};
 
-/// How long it may take until the exec: a matter of milliseconds, unless a file system hangs.
-const START_PATIENCE: Duration = Duration::from_secs(30);
 /// Enough for a few system calls.
 const STACK: usize = 64 << 10;
 
@@ -32,9 +31,6 @@ static NAMESPACES: AtomicU8 = AtomicU8::new(UNKNOWN);
 const UNKNOWN: u8 = 0;
 const GRANTED: u8 = 1;
 const DENIED: u8 = 2;
-
-/// The supervisors that are running, so that they are not taken for orphans.
-static SUPERVISORS: Mutex<BTreeSet<pid_t>> = Mutex::new(BTreeSet::new());
 
 /// The layers around one command.
 #[derive(Debug, Clone, Copy)]
@@ -128,7 +124,8 @@ pub(in super::super) fn run(
     interrupt: &AtomicBool,
 ) -> Result<Outcome, SandboxError> {
     let (adapter, network, abi) = (policy.adapter, policy.network, landlock::abi());
-    let with = |namespaces| run_with(command, file, policy, interrupt, Layers { adapter, namespaces, network, abi });
+    let with =
+        |namespaces| run_with(command, file, policy, interrupt, Layers { adapter, namespaces, network, abi });
     let told = |refused: Refused| refused.told(command, file);
     if adapter == Adapter::Landlock && NAMESPACES.load(Ordering::SeqCst) != DENIED {
         match with(true) {
@@ -302,14 +299,7 @@ fn start(
         errno: error.raw_os_error().unwrap_or(libc::EAGAIN),
     })?;
     drop((stdin, out, err, report, control, ruleset, plan));
-    let mut tree = SupervisedTree {
-        pid,
-        pid_namespace: layers.namespaces,
-        reports: ours(report_read)?,
-        control: Some(ours(control_write)?),
-        reaped: false,
-        killed: false,
-    };
+    let mut tree = SupervisedTree::new(pid, layers.namespaces, ours(report_read)?, ours(control_write)?);
     match tree.first_report()? {
         Report::Started => Ok((tree, streams)),
         Report::Failed { stage, errno } => Err(Refused::At { stage, errno }),
@@ -328,7 +318,8 @@ fn fork(plan: &mut Plan, flags: c_int) -> io::Result<pid_t> {
         let mut before: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&raw mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &raw const all, &raw mut before);
-        let pid = libc::syscall(libc::SYS_clone, libc::c_long::from(flags), 0_usize, 0_usize, 0_usize, 0_usize);
+        let pid =
+            libc::syscall(libc::SYS_clone, libc::c_long::from(flags), 0_usize, 0_usize, 0_usize, 0_usize);
         if pid == 0 {
             supervisor::supervise(plan);
         }
@@ -372,200 +363,4 @@ fn identity_maps() -> [CString; 2] {
     // SAFETY: both only return numbers.
     let ids = unsafe { [libc::geteuid(), libc::getegid()] };
     ids.map(|id| CString::new(format!("{id} {id} 1")).expect("digits and spaces have no NUL byte"))
-}
-
-/// A supervisor and what it supervises. Dropping it ends the tree.
-struct SupervisedTree {
-    pid: pid_t,
-    pid_namespace: bool,
-    reports: File,
-    control: Option<File>,
-    reaped: bool,
-    killed: bool,
-}
-
-impl SupervisedTree {
-    fn first_report(&mut self) -> Result<Report, SandboxError> {
-        let until = Instant::now() + START_PATIENCE;
-        loop {
-            if let Some(report) = self.next_report()? {
-                return Ok(report);
-            }
-            let now = Instant::now();
-            if now >= until {
-                self.abandon();
-                let source = io::ErrorKind::TimedOut.into();
-                return Err(SandboxError::Setup { stage: "start", source });
-            }
-            let mut polled = [poll_for(self.reports.as_raw_fd(), libc::POLLIN)];
-            poll(&mut polled, until - now).map_err(|source| SandboxError::Setup { stage: "poll", source })?;
-        }
-    }
-
-    /// Reports are written whole, so they are read whole.
-    fn next_report(&mut self) -> Result<Option<Report>, SandboxError> {
-        let mut bytes = [0; REPORT];
-        match self.reports.read(&mut bytes) {
-            Ok(REPORT) => Report::decode(bytes).map(Some).ok_or(SandboxError::SupervisorLost),
-            Ok(_) => {
-                self.collect_orphans();
-                Err(SandboxError::SupervisorLost)
-            }
-            Err(error) if super::would_wait(&error) => Ok(None),
-            Err(source) => Err(SandboxError::Setup { stage: "supervisor", source }),
-        }
-    }
-
-    fn order(&mut self, order: u8) {
-        if let Some(control) = &mut self.control {
-            // If the supervisor is gone, `events` finds out.
-            let _ = control.write(&[order]);
-        }
-    }
-
-    /// Signals what the process table shows below the supervisor; the supervisor itself reaches its own children only.
-    fn signal_descendants(&self, signal: c_int) {
-        if self.pid_namespace {
-            return;
-        }
-        let mut children: BTreeMap<pid_t, Vec<pid_t>> = BTreeMap::new();
-        for process in processes() {
-            children.entry(process.parent).or_default().push(process.pid);
-        }
-        let mut queue = vec![self.pid];
-        while let Some(parent) = queue.pop() {
-            for child in children.remove(&parent).unwrap_or_default() {
-                // SAFETY: takes numbers. The process was a descendant a moment ago.
-                unsafe { libc::kill(child, signal) };
-                queue.push(child);
-            }
-        }
-    }
-
-    /// After the loss of a supervisor without a namespace: its orphans are our children now. They are told from children that others
-    /// started here by their session, which is not ours and which they cannot enter.
-    fn collect_orphans(&mut self) {
-        if self.pid_namespace || !self.wait(Duration::from_secs(1)) {
-            return;
-        }
-        // SAFETY: both only return numbers.
-        let (us, session) = unsafe { (libc::getpid(), libc::getsid(0)) };
-        for _ in 0..500 {
-            let known = SUPERVISORS.lock().unwrap_or_else(PoisonError::into_inner);
-            let table = processes();
-            let orphan = |process: &&Process| {
-                process.parent == us && process.session != session && !known.contains(&process.pid)
-            };
-            let orphans: Vec<pid_t> = table.iter().filter(orphan).map(|process| process.pid).collect();
-            if orphans.is_empty() {
-                return;
-            }
-            for pid in orphans {
-                // SAFETY: it is our child, which only we reap, so the number is still its own.
-                unsafe {
-                    libc::kill(pid, libc::SIGKILL);
-                    libc::waitpid(pid, std::ptr::null_mut(), 0);
-                }
-            }
-        }
-    }
-
-    /// Reaps the supervisor; false if it is still there afterwards.
-    fn wait(&mut self, patience: Duration) -> bool {
-        let until = Instant::now() + patience;
-        while !self.reaped {
-            // SAFETY: our own child, reaped by nobody else.
-            let rc = unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), libc::WNOHANG) };
-            if rc != 0 {
-                self.reaped = true;
-                SUPERVISORS.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.pid);
-            } else if Instant::now() >= until {
-                return false;
-            } else {
-                std::thread::sleep(Duration::from_micros(100));
-            }
-        }
-        true
-    }
-}
-
-impl Tree for SupervisedTree {
-    fn ready(&self) -> Option<RawFd> {
-        Some(self.reports.as_raw_fd())
-    }
-
-    fn tick(&self) -> Duration {
-        Duration::MAX
-    }
-
-    fn events(&mut self) -> Result<Vec<Event>, SandboxError> {
-        let mut events = Vec::new();
-        while let Some(report) = self.next_report()? {
-            match report {
-                Report::Exited { status } => events.push(Event::Exited(exit_of(status))),
-                Report::Done { survivors, .. } => {
-                    events.push(Event::Gone { survivors });
-                    break;
-                }
-                Report::Started => {}
-                Report::Failed { .. } => return Err(SandboxError::SupervisorLost),
-            }
-        }
-        Ok(events)
-    }
-
-    fn terminate(&mut self) {
-        self.order(supervisor::TERM);
-        self.signal_descendants(libc::SIGTERM);
-        self.signal_descendants(libc::SIGCONT);
-    }
-
-    fn kill(&mut self) {
-        if !self.killed {
-            self.killed = true;
-            self.order(supervisor::KILL);
-        }
-        self.signal_descendants(libc::SIGKILL);
-    }
-
-    fn abandon(&mut self) {
-        // SAFETY: our own child, not yet reaped. In a PID namespace the whole namespace ends with it.
-        unsafe { libc::kill(self.pid, libc::SIGKILL) };
-        self.collect_orphans();
-    }
-}
-
-impl Drop for SupervisedTree {
-    fn drop(&mut self) {
-        // For the supervisor the end of the control pipe is the order to end everything.
-        self.control = None;
-        if !self.wait(Duration::from_secs(5)) {
-            self.abandon();
-            self.wait(Duration::from_secs(1));
-        }
-    }
-}
-
-struct Process {
-    pid: pid_t,
-    parent: pid_t,
-    session: pid_t,
-}
-
-/// The process table.
-fn processes() -> Vec<Process> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let numbers = entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok());
-    numbers
-        .filter_map(|pid: pid_t| {
-            let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
-            // The name in parentheses may hold anything, parentheses too: state, parent, group and session follow the last.
-            let after = stat.iter().rposition(|&byte| byte == b')')? + 1;
-            let fields = std::str::from_utf8(&stat[after..]).ok()?;
-            let mut fields = fields.split_ascii_whitespace();
-            let parent = fields.nth(1)?.parse().ok()?;
-            let session = fields.nth(1)?.parse().ok()?;
-            Some(Process { pid, parent, session })
-        })
-        .collect()
 }

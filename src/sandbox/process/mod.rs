@@ -2,11 +2,15 @@
 //! (with `landlock`): system calls, and what is done between `fork` and `exec`.
 
 #[cfg(target_os = "linux")]
+mod layers;
+#[cfg(target_os = "linux")]
 mod linux;
 #[cfg(not(target_os = "linux"))]
 mod portable;
 #[cfg(target_os = "linux")]
 mod supervisor;
+#[cfg(target_os = "linux")]
+mod tree;
 
 #[cfg(target_os = "linux")]
 pub(super) use linux::run;
@@ -202,7 +206,9 @@ fn pump(
     // What is in the pipes now is all there will be. Should anybody hold a pipe that we could not end, it is not waited for.
     for (at, reader) in readers.iter_mut().enumerate() {
         if let Some((mut file, mut capture)) = reader.take() {
-            while printed <= command.max_output && read_some(&mut file, &mut capture, &mut buffer, &mut printed) {
+            while printed <= command.max_output
+                && read_some(&mut file, &mut capture, &mut buffer, &mut printed)
+            {
                 let mut more = [poll_for(file.as_raw_fd(), libc::POLLIN)];
                 if poll(&mut more, Duration::ZERO).is_err() || more[0].revents == 0 {
                     break;

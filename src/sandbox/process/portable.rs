@@ -17,8 +17,8 @@ use std::time::{Duration, Instant};
 use libc::{c_int, pid_t};
 
 use super::super::{
-    Adapter, Command, Enforcement, Network, NetworkEnforced, Outcome, Policy, ProcessTree, SETTLE, SandboxError,
-    UnixSockets,
+    Adapter, Command, Enforcement, Network, NetworkEnforced, Outcome, Policy, ProcessTree, SETTLE,
+    SandboxError, UnixSockets,
 };
 use super::{Event, Streams, Tree, exit_of, nonblocking, pipe, pump};
 
@@ -95,7 +95,9 @@ fn start(command: &Command, file: &Path) -> Result<(GroupTree, Streams), Sandbox
         });
     }
     let spawned = child.spawn().map_err(|source| match source.kind() {
-        io::ErrorKind::InvalidInput => SandboxError::Nul { what: "an argument or a variable of the command".into() },
+        io::ErrorKind::InvalidInput => {
+            SandboxError::Nul { what: "an argument or a variable of the command".into() }
+        }
         _ => SandboxError::Exec { program: file.to_path_buf(), source },
     })?;
     // `child` holds our copies of the command's ends of the pipes.
@@ -125,13 +127,17 @@ impl GroupTree {
             grown = false;
             for process in &table {
                 let below = process.parent == self.group() || self.known.contains_key(&process.parent);
-                if below && process.pid != self.group() && self.known.get(&process.pid) != Some(&process.start) {
+                if below
+                    && process.pid != self.group()
+                    && self.known.get(&process.pid) != Some(&process.start)
+                {
                     self.known.insert(process.pid, process.start);
                     grown = true;
                 }
             }
         }
-        let alive = |pid: pid_t, start: u64| table.iter().any(|process| process.pid == pid && process.start == start);
+        let alive =
+            |pid: pid_t, start: u64| table.iter().any(|process| process.pid == pid && process.start == start);
         self.known.retain(|&pid, &mut start| alive(pid, start));
         self.known.keys().copied().collect()
     }
