@@ -1,0 +1,420 @@
+//! Running the worker and the check of an iteration: what they may touch, what they see, and that nothing of them stays.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | [`capture`] | output that was printed, bounded in memory |
+//! | [`environment`] | the allow-listed environment and the fresh `HOME` of a worker and of a check |
+//! | [`toolchain`] | cargo, Python and node from where the user has them, read-only |
+//! | [`shell`] | string commands with pipefail; which file a program name means |
+//! | `process` | fork, supervise, feed, read, end; the only code between `fork` and `exec` |
+//! | `root`, `landlock`, `seccomp` | the three layers of the `landlock` adapter |
+//!
+//! # What the `landlock` adapter does
+//!
+//! Landlock is the floor: files that were not granted cannot be opened, whatever else holds. It does not cover `stat`,
+//! `chmod`, connecting to a socket file or signalling (before ABI 6), so where the kernel lets us the command also runs in new
+//! PID, mount, IPC and (for no network) network namespaces, on a root that contains the granted paths only, everything
+//! but the writable ones mounted read-only. Where it does not (user namespaces switched off, no `CAP_SYS_ADMIN`), a seccomp
+//! filter closes sockets and signals to us instead, and [`Enforcement`] says so: it goes into the receipt.
+//! In both cases all capabilities are dropped, root included, and no privilege can be regained.
+//!
+//! Not covered: CPU, memory and disk use beyond the time-out and the output cap; files that root may read although the
+//! world may not, outside of `/etc`, in a folder that was granted.
+
+pub mod capture;
+pub mod environment;
+pub mod shell;
+pub mod toolchain;
+
+#[cfg(target_os = "linux")]
+mod landlock;
+#[cfg(unix)]
+mod process;
+#[cfg(target_os = "linux")]
+mod root;
+#[cfg(target_os = "linux")]
+mod seccomp;
+#[cfg(all(test, target_os = "linux"))]
+mod tests;
+
+use std::ffi::OsString;
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+use std::time::Duration;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+pub use capture::Captured;
+
+/// What to run. Nothing is inherited from this process: no variable, no file, no signal setting, no terminal.
+#[derive(Debug, Clone)]
+pub struct Command {
+    /// Program and arguments. A name without a slash is looked up in the `PATH` of `env`, never inside `cwd`.
+    pub argv: Vec<OsString>,
+    /// The working folder.
+    pub cwd: PathBuf,
+    /// The whole environment.
+    pub env: Vec<(OsString, OsString)>,
+    /// Standard input; empty means `/dev/null`.
+    pub stdin: Vec<u8>,
+    /// How long it may run; afterwards it gets SIGTERM, and SIGKILL after [`TERM_GRACE`].
+    pub timeout: Duration,
+    /// One pipe for stdout and stderr, in the order of the writes; it is found in [`Outcome::stdout`].
+    pub merge_streams: bool,
+    /// A stream of up to this many bytes is kept whole.
+    pub keep_whole: usize,
+    /// How many bytes of the start, and of the end, of a longer stream are kept.
+    pub head_tail: usize,
+    /// Past this many bytes, both streams together, the process tree is ended ([`Ended::OutputLimit`]).
+    pub max_output: u64,
+}
+
+impl Command {
+    /// A command with the defaults: no variables, no input, 10 minutes, 16 MiB whole, 64 KiB head and tail, 1 GiB of output.
+    pub fn new(argv: impl IntoIterator<Item = impl Into<OsString>>, cwd: impl Into<PathBuf>) -> Self {
+        Self {
+            argv: argv.into_iter().map(Into::into).collect(),
+            cwd: cwd.into(),
+            env: Vec::new(),
+            stdin: Vec::new(),
+            timeout: Duration::from_secs(600),
+            merge_streams: false,
+            keep_whole: 16 << 20,
+            head_tail: 64 << 10,
+            max_output: 1 << 30,
+        }
+    }
+}
+
+/// Between SIGTERM and SIGKILL after a time-out.
+pub const TERM_GRACE: Duration = Duration::from_secs(2);
+/// Between SIGTERM and SIGKILL after an interruption: `run` is back within two seconds.
+pub const INTERRUPT_GRACE: Duration = Duration::from_secs(1);
+/// How long what a command left behind may finish by itself (a `tee` at the end of a pipe) before it is ended.
+pub const SETTLE: Duration = Duration::from_millis(200);
+
+/// What isolates a command.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Adapter {
+    /// Landlock, seccomp and, where they can be had, namespaces. Linux.
+    Landlock,
+    /// Nothing, except that the process tree is ended and `Network::None` still holds or is refused.
+    None,
+}
+
+impl fmt::Display for Adapter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Landlock => "landlock",
+            Self::None => "none",
+        })
+    }
+}
+
+/// What network a command has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Network {
+    /// None but loopback, or no sockets at all: [`Enforcement::network`] says which.
+    None,
+    /// The host's.
+    Host,
+}
+
+/// What a command may touch.
+#[derive(Debug, Clone)]
+pub struct Policy {
+    /// What enforces it.
+    pub adapter: Adapter,
+    /// Its network.
+    pub network: Network,
+    /// Folders and files it may change. Each must exist; symlinks are followed.
+    pub writable: Vec<PathBuf>,
+    /// Folders and files it may read and execute, besides the system's. Those that do not exist, and those below a
+    /// writable folder, are left out.
+    pub readable: Vec<PathBuf>,
+}
+
+/// How a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Exit {
+    /// It exited with this code.
+    Code(i32),
+    /// This signal ended it.
+    Signal(i32),
+}
+
+impl Exit {
+    /// The code a shell would show: the exit code, or 128 plus the signal.
+    pub fn shell_code(self) -> i32 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal(signal) => 128 + signal,
+        }
+    }
+}
+
+/// Why a process ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Ended {
+    /// By itself (or somebody outside sent a signal).
+    Itself,
+    /// We ended it at its time-out.
+    TimedOut,
+    /// We ended it because it printed too much.
+    OutputLimit,
+    /// We ended it because we were told to stop.
+    Interrupted,
+}
+
+/// What came of a command.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// How it ended.
+    pub exit: Exit,
+    /// Why it ended.
+    pub ended: Ended,
+    /// From its start to its end by our monotonic clock, without the clearing up.
+    pub duration: Duration,
+    /// Its standard output, or both streams if they were merged.
+    pub stdout: Captured,
+    /// Its standard error; empty if the streams were merged.
+    pub stderr: Captured,
+    /// Descendants that were still there after the command itself had gone and had to be killed.
+    pub survivors: u32,
+    /// What was enforced.
+    pub enforced: Enforcement,
+}
+
+/// How "no network" was enforced, if it was.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum NetworkEnforced {
+    /// A network namespace of its own with nothing but loopback.
+    NoneNamespace,
+    /// Sockets cannot be created; there is no loopback either.
+    NoneSeccomp,
+    /// The host's network.
+    Host,
+}
+
+/// What sees to it that no descendant stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum ProcessTree {
+    /// The kernel: the tree is a PID namespace, and ends with its first process.
+    PidNamespace,
+    /// A supervising process that every orphan falls to, and which kills until it has no child.
+    Subreaper,
+    /// The process group is killed, and what the process table showed as a descendant while the command ran. A process that
+    /// leaves the group and its parent between two looks escapes.
+    ProcessGroup,
+}
+
+/// What becomes of unix sockets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum UnixSockets {
+    /// They work, between processes of this command only.
+    Private,
+    /// They cannot be created; `socketpair` works.
+    Closed,
+    /// The host's can be reached.
+    Host,
+}
+
+/// What was enforced for one command; part of the receipt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Enforcement {
+    /// Who enforced it.
+    pub adapter: Adapter,
+    /// Files that were not granted cannot be opened.
+    pub filesystem: bool,
+    /// Files that were not granted are not there at all, and what is not writable is mounted read-only.
+    pub private_root: bool,
+    /// The network.
+    pub network: NetworkEnforced,
+    /// Unix sockets.
+    pub unix_sockets: UnixSockets,
+    /// Every capability is gone and cannot come back, also for root.
+    pub capabilities_dropped: bool,
+    /// What ends the tree.
+    pub process_tree: ProcessTree,
+    /// The Landlock ABI in force.
+    pub landlock_abi: Option<u32>,
+}
+
+/// Why a command could not be run. A command that ran and failed is an [`Outcome`].
+#[derive(Debug, thiserror::Error)]
+pub enum SandboxError {
+    /// There is nothing to run.
+    #[error("the command is empty")]
+    EmptyCommand,
+    /// No such program. `path` is the `PATH` that was searched, or the file that was looked for.
+    #[error("program {program:?} was not found in {path:?}")]
+    ProgramNotFound {
+        /// As it was written.
+        program: OsString,
+        /// Where it was looked for.
+        path: OsString,
+    },
+    /// The program exists and could not be started.
+    #[error("program {program:?} could not be started in the sandbox")]
+    Exec {
+        /// The file.
+        program: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The working folder cannot be entered.
+    #[error("working folder {path:?} cannot be entered in the sandbox")]
+    Cwd {
+        /// The folder.
+        path: PathBuf,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The adapter, or a part of it that was asked for, cannot be had here. Nothing weaker is tried.
+    #[error("sandbox adapter {adapter} is not available: {why}")]
+    AdapterUnavailable {
+        /// Which.
+        adapter: Adapter,
+        /// Why not.
+        why: String,
+    },
+    /// A path to be granted is not fit.
+    #[error("path {path:?} cannot be granted to the sandbox")]
+    Path {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+    /// A NUL byte where the system takes none.
+    #[error("{what} contains a NUL byte")]
+    Nul {
+        /// An argument, a variable, a path.
+        what: String,
+    },
+    /// A layer could not be set up; the command was not started.
+    #[error("the sandbox could not be set up ({stage})")]
+    Setup {
+        /// Which layer.
+        stage: &'static str,
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The supervising process was ended by somebody else. What the command started was killed as far as it could be found; there is no result.
+    #[error("the process that supervises the command was ended from outside")]
+    SupervisorLost,
+}
+
+impl From<SandboxError> for crate::error::Error {
+    fn from(error: SandboxError) -> Self {
+        let hint = match &error {
+            SandboxError::EmptyCommand => {
+                "write the command in loop.toml as an array of program and arguments"
+            }
+            SandboxError::ProgramNotFound { .. } => {
+                "install it, or write its absolute path in loop.toml; the sandbox has its own PATH"
+            }
+            SandboxError::Exec { .. } => {
+                "check that it is executable, has a valid first line if it is a script, and lies in a system folder, \
+                 in the worktree or in `sandbox.read_only`"
+            }
+            SandboxError::Cwd { .. } | SandboxError::Path { .. } => {
+                "check that the path exists and who may read it"
+            }
+            SandboxError::AdapterUnavailable { adapter: Adapter::Landlock, .. } => {
+                "run on Linux 6.2 or later with Landlock enabled (5.19 where namespaces are allowed), or allow another adapter in `sandbox.allowed`"
+            }
+            SandboxError::AdapterUnavailable { adapter: Adapter::None, .. } => {
+                "use `network = \"host\"` with the adapter `none`, or another adapter"
+            }
+            SandboxError::Nul { .. } => "remove the NUL byte",
+            SandboxError::Setup { .. } => "run `git loop doctor` to see what this machine can enforce",
+            SandboxError::SupervisorLost => {
+                "run again; if it repeats, the command ends processes that are not its own"
+            }
+        };
+        let usage = matches!(error, SandboxError::EmptyCommand | SandboxError::Nul { .. });
+        let kind = if usage { crate::error::Kind::Usage } else { crate::error::Kind::Workspace };
+        let mut told = Self::new(kind, error.to_string()).hint(hint);
+        if let Some(source) = std::error::Error::source(&error) {
+            told = told.caused_by(source.to_string());
+        }
+        told
+    }
+}
+
+/// Runs a command to its end, or ends it: at its time-out, past its output limit, or once `interrupt` is true.
+///
+/// When this returns nothing that the command started is alive, and what it printed has been read, without waiting for
+/// anybody who still holds the pipes. Several threads may run commands at the same time.
+pub fn run(command: &Command, policy: &Policy, interrupt: &AtomicBool) -> Result<Outcome, SandboxError> {
+    available(policy.adapter)
+        .map_err(|why| SandboxError::AdapterUnavailable { adapter: policy.adapter, why })?;
+    start(command, &program_of(command)?, policy, interrupt)
+}
+
+/// The file that a command's first word means.
+fn program_of(command: &Command) -> Result<PathBuf, SandboxError> {
+    let Some(program) = command.argv.first() else { return Err(SandboxError::EmptyCommand) };
+    let path = command.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
+    let path = path.unwrap_or_default();
+    let dirs: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    let Some(file) = shell::resolve_program(program, &dirs, &command.cwd) else {
+        let path = if shell::has_slash(program) { command.cwd.join(program).into_os_string() } else { path };
+        return Err(SandboxError::ProgramNotFound { program: program.clone(), path });
+    };
+    Ok(file)
+}
+
+#[cfg(unix)]
+fn start(
+    command: &Command,
+    file: &Path,
+    policy: &Policy,
+    interrupt: &AtomicBool,
+) -> Result<Outcome, SandboxError> {
+    process::run(command, file, policy, interrupt)
+}
+
+#[cfg(not(unix))]
+fn start(
+    _command: &Command,
+    _file: &Path,
+    policy: &Policy,
+    _interrupt: &AtomicBool,
+) -> Result<Outcome, SandboxError> {
+    // `available` has refused every adapter before this is reached.
+    Err(SandboxError::AdapterUnavailable {
+        adapter: policy.adapter,
+        why: "this system is not supported".into(),
+    })
+}
+
+/// Whether an adapter can be used on this machine, and if not, why.
+pub fn available(adapter: Adapter) -> Result<(), String> {
+    match adapter {
+        Adapter::None if cfg!(unix) => Ok(()),
+        Adapter::None => Err("running commands is supported on Linux and macOS only".into()),
+        #[cfg(target_os = "linux")]
+        Adapter::Landlock => landlock::available(),
+        #[cfg(not(target_os = "linux"))]
+        Adapter::Landlock => Err("Landlock is a feature of Linux".into()),
+    }
+}
+
+/// The arguments that name existing files by absolute path: a worker command such as `["python3", "/opt/agent/run.py"]`
+/// needs to read them, and whoever wrote the contract has named them.
+pub fn readable_arguments(argv: &[OsString]) -> Vec<PathBuf> {
+    let named = argv.iter().map(Path::new).filter(|path| path.is_absolute() && path.is_file());
+    named.map(Path::to_path_buf).collect()
+}

@@ -1,0 +1,198 @@
+//! Single steps of setting up a sandboxed process, between `fork` and `exec`: see `supervisor` for what that allows.
+
+use std::ffi::CStr;
+use std::ptr;
+
+use libc::{c_char, c_int, c_uint, c_ulong};
+
+use super::super::root::{Cover, Make, RootPlan};
+
+/// `prctl` is variadic and reads whole registers.
+pub(super) const ZERO: c_ulong = 0;
+pub(super) const ONE: c_ulong = 1;
+
+/// The error number of the last system call that failed.
+pub(super) fn errno() -> c_int {
+    // SAFETY: the pointer is the calling thread's errno, always valid.
+    unsafe { *libc::__errno_location() }
+}
+
+/// Writes to a file that exists.
+///
+/// # Safety
+/// After a fork or not; allocates nothing.
+pub(super) unsafe fn write_file(path: &CStr, text: &CStr) -> bool {
+    // SAFETY: both strings are NUL-terminated.
+    unsafe {
+        let fd = libc::open(path.as_ptr(), libc::O_WRONLY | libc::O_CLOEXEC);
+        if fd < 0 {
+            return false;
+        }
+        let len = text.count_bytes();
+        let ok = libc::write(fd, text.as_ptr().cast(), len) == len.cast_signed();
+        let saved = errno();
+        libc::close(fd);
+        *libc::__errno_location() = saved;
+        ok
+    }
+}
+
+/// Switches on the loopback interface of a new network namespace.
+///
+/// # Safety
+/// As [`write_file`].
+pub(super) unsafe fn loopback_up() -> bool {
+    // `IFF_UP`, which libc has as a wider number.
+    const UP: libc::c_short = 1;
+    // SAFETY: `ifreq` is plain data; the name is NUL-terminated by the zeroes.
+    unsafe {
+        let socket = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        if socket < 0 {
+            return false;
+        }
+        let mut request: libc::ifreq = std::mem::zeroed();
+        request.ifr_name[0] = b'l'.cast_signed() as c_char;
+        request.ifr_name[1] = b'o'.cast_signed() as c_char;
+        request.ifr_ifru.ifru_flags = UP;
+        let ok = libc::ioctl(socket, libc::SIOCSIFFLAGS as _, &raw const request) == 0;
+        libc::close(socket);
+        ok
+    }
+}
+
+/// Builds the new root and moves into it.
+///
+/// # Safety
+/// The process has a mount namespace of its own; `trees` has one slot for each bind of the plan.
+pub(super) unsafe fn enter_root(root: &RootPlan, trees: &mut [c_int]) -> bool {
+    let none = ptr::null::<c_char>();
+    // SAFETY: every pointer is null or a NUL-terminated string of the plan; `trees` has one slot per bind.
+    unsafe {
+        let mount = |kind: &CStr, target: &CStr, flags: c_ulong, data: &CStr| {
+            libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, data.as_ptr().cast()) == 0
+        };
+        let quiet = libc::MS_NOSUID | libc::MS_NODEV;
+        if libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, ptr::null()) != 0 {
+            return false;
+        }
+        // All sources are taken hold of before the new root covers any of them.
+        for (bind, tree) in root.binds.iter().zip(trees.iter_mut()) {
+            let flags = c_uint::from(libc::OPEN_TREE_CLONE)
+                | libc::O_CLOEXEC.cast_unsigned()
+                | libc::AT_RECURSIVE as c_uint;
+            let fd = libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, bind.source.as_ptr(), flags);
+            if fd < 0 {
+                return false;
+            }
+            *tree = c_int::try_from(fd).unwrap_or(-1);
+            let mut attr: libc::mount_attr = std::mem::zeroed();
+            attr.attr_set = libc::MOUNT_ATTR_NOSUID;
+            if !bind.device {
+                attr.attr_set |= libc::MOUNT_ATTR_NODEV;
+            }
+            if !bind.writable {
+                attr.attr_set |= libc::MOUNT_ATTR_RDONLY;
+            }
+            let flags = libc::AT_EMPTY_PATH | libc::AT_RECURSIVE;
+            let size = size_of::<libc::mount_attr>();
+            if libc::syscall(libc::SYS_mount_setattr, fd, c"".as_ptr(), flags, &raw const attr, size) != 0 {
+                return false;
+            }
+        }
+        if !mount(c"tmpfs", &root.base, quiet, c"mode=0755,size=1g") {
+            return false;
+        }
+        for make in &root.makes {
+            let rc = match make {
+                Make::Dir(path) => libc::mkdir(path.as_ptr(), 0o755),
+                Make::Shared(path) => libc::mkdir(path.as_ptr(), 0o1777),
+                Make::File(path) => libc::mknod(path.as_ptr(), libc::S_IFREG | 0o644, 0),
+                Make::Link { target, path } => libc::symlink(target.as_ptr(), path.as_ptr()),
+            };
+            if rc != 0 && errno() != libc::EEXIST {
+                return false;
+            }
+        }
+        for (bind, &tree) in root.binds.iter().zip(trees.iter()) {
+            let (from, here) = (c"".as_ptr(), libc::AT_FDCWD);
+            let flags = libc::MOVE_MOUNT_F_EMPTY_PATH;
+            if libc::syscall(libc::SYS_move_mount, tree, from, here, bind.target.as_ptr(), flags) != 0 {
+                return false;
+            }
+            libc::close(tree);
+        }
+        if !mount(c"proc", &root.proc, quiet | libc::MS_NOEXEC | libc::MS_RDONLY, c"") {
+            return false;
+        }
+        // Terminals of its own. A kernel without them is no less safe.
+        mount(
+            c"devpts",
+            &root.pts,
+            libc::MS_NOSUID | libc::MS_NOEXEC,
+            c"newinstance,ptmxmode=0666,mode=0620",
+        );
+        for cover in &root.covers {
+            let covered = match cover {
+                Cover::Dir(path) => mount(c"tmpfs", path, quiet | libc::MS_RDONLY, c"mode=0,size=4k"),
+                Cover::File(path) => {
+                    let null = c"/dev/null".as_ptr();
+                    let flags = libc::MS_REMOUNT | libc::MS_BIND | quiet | libc::MS_NOEXEC | libc::MS_RDONLY;
+                    libc::mount(null, path.as_ptr(), none, libc::MS_BIND, ptr::null()) == 0
+                        && libc::mount(none, path.as_ptr(), none, flags, ptr::null()) == 0
+                }
+            };
+            // A secret that has been removed since is not there to be read.
+            if !covered && errno() != libc::ENOENT {
+                return false;
+            }
+        }
+        libc::chdir(root.base.as_ptr()) == 0
+            && libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()) == 0
+            && libc::umount2(c".".as_ptr(), libc::MNT_DETACH) == 0
+            && libc::chdir(c"/".as_ptr()) == 0
+    }
+}
+
+/// Gives up every capability, and every way to get one again. Succeeds only if none is left.
+///
+/// # Safety
+/// As [`write_file`]; it changes the calling thread.
+pub(super) unsafe fn drop_capabilities() -> bool {
+    #[repr(C)]
+    struct Header {
+        version: u32,
+        pid: c_int,
+    }
+    #[repr(C)]
+    #[derive(Clone, Copy)]
+    struct Data {
+        effective: u32,
+        permitted: u32,
+        inheritable: u32,
+    }
+    const VERSION_3: u32 = 0x2008_0522;
+    // NOROOT, NO_SETUID_FIXUP, KEEP_CAPS off, NO_CAP_AMBIENT_RAISE; the first, second and last with their locks, and KEEP_CAPS locked.
+    const SECUREBITS: c_ulong = 0b1110_1111;
+    let header = Header { version: VERSION_3, pid: 0 };
+    let mut data = [Data { effective: 0, permitted: 0, inheritable: 0 }; 2];
+    // SAFETY: the structures have the kernel's layout for version 3 and live through the calls.
+    unsafe {
+        // Without CAP_SETPCAP these two fail, and no_new_privs alone sees to it that nothing is regained.
+        for capability in 0..64 as c_ulong {
+            if libc::prctl(libc::PR_CAPBSET_DROP, capability, ZERO, ZERO, ZERO) != 0 {
+                break;
+            }
+        }
+        libc::prctl(libc::PR_SET_SECUREBITS, SECUREBITS, ZERO, ZERO, ZERO);
+        libc::prctl(libc::PR_CAP_AMBIENT, libc::PR_CAP_AMBIENT_CLEAR_ALL as c_ulong, ZERO, ZERO, ZERO);
+        if libc::syscall(libc::SYS_capset, &raw const header, data.as_ptr()) != 0 {
+            return false;
+        }
+        let full = Data { effective: !0, permitted: !0, inheritable: !0 };
+        data = [full; 2];
+        if libc::syscall(libc::SYS_capget, &raw const header, data.as_mut_ptr()) != 0 {
+            return false;
+        }
+    }
+    data.iter().all(|part| part.effective | part.permitted | part.inheritable == 0)
+}

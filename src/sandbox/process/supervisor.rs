@@ -1,0 +1,475 @@
+//! Between `fork` and `exec`, on Linux: the supervisor, which is the first process of the tree, and the command's own first steps.
+//!
+//! Another thread of the runner may hold any lock at the moment of the fork. So nothing here allocates, locks, formats, panics or
+//! unwinds: everything it needs was made before and lies in a [`Plan`], and every call is a thin wrapper of a system call.
+//!
+//! The supervisor does not exec. It is process 1 of a PID namespace, or a subreaper, so that every orphan of the tree
+//! becomes its child; it reaps them, and it does not end before the last of them has. It answers to the runner over two pipes, and takes the
+//! end of the runner (the control pipe closes) as the order to end everything.
+
+use std::ffi::{CStr, CString};
+use std::ptr;
+
+use libc::{c_char, c_int, c_uint, c_ulong, c_void, pid_t};
+use seccompiler::sock_filter;
+
+use super::super::root::RootPlan;
+use super::super::{landlock, seccomp};
+use super::layers::{ONE, ZERO, drop_capabilities, enter_root, errno, loopback_up, write_file};
+
+/// Runner to supervisor: SIGTERM to the tree.
+pub(super) const TERM: u8 = b'T';
+/// Runner to supervisor: SIGKILL to the tree.
+pub(super) const KILL: u8 = b'K';
+
+/// What the supervisor reports, as four words in one atomic write.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Report {
+    /// The command was not started.
+    Failed { stage: Stage, errno: i32 },
+    /// The command runs.
+    Started,
+    /// The command has ended with this wait status; others may still be there.
+    Exited { status: i32 },
+    /// Nobody is left.
+    Done { status: i32, survivors: u32 },
+}
+
+/// Length of a report in bytes.
+pub(super) const REPORT: usize = 12;
+
+impl Report {
+    fn encode(self) -> [u8; REPORT] {
+        let (kind, a, b) = match self {
+            Self::Failed { stage, errno } => (0, stage as u32, errno),
+            Self::Started => (1, 0, 0),
+            Self::Exited { status } => (2, 0, status),
+            Self::Done { status, survivors } => (3, survivors, status),
+        };
+        let mut bytes = [0; REPORT];
+        let (first, rest) = bytes.split_at_mut(4);
+        let (second, third) = rest.split_at_mut(4);
+        first.copy_from_slice(&u32::to_ne_bytes(kind));
+        second.copy_from_slice(&u32::to_ne_bytes(a));
+        third.copy_from_slice(&i32::to_ne_bytes(b));
+        bytes
+    }
+
+    pub(super) fn decode(bytes: [u8; REPORT]) -> Option<Self> {
+        let word = |at: usize| [bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]];
+        let (a, b) = (u32::from_ne_bytes(word(4)), i32::from_ne_bytes(word(8)));
+        Some(match u32::from_ne_bytes(word(0)) {
+            0 => Self::Failed { stage: Stage::from_number(a)?, errno: b },
+            1 => Self::Started,
+            2 => Self::Exited { status: b },
+            3 => Self::Done { status: b, survivors: a },
+            _ => return None,
+        })
+    }
+}
+
+/// Declares [`Stage`] with the name and the number of each.
+macro_rules! stages {
+    ($($(#[$doc:meta])* $variant:ident = $name:literal;)*) => {
+        /// Which step failed.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        pub(super) enum Stage { $($(#[$doc])* $variant,)* }
+
+        impl Stage {
+            pub(super) const ALL: &[Self] = &[$(Self::$variant,)*];
+
+            /// What an error calls it.
+            pub(super) fn name(self) -> &'static str {
+                match self { $(Self::$variant => $name,)* }
+            }
+
+            fn from_number(number: u32) -> Option<Self> {
+                Self::ALL.iter().copied().find(|&stage| stage as u32 == number)
+            }
+        }
+    };
+}
+
+stages! {
+    Clone = "new namespaces";
+    UserMap = "user namespace";
+    Loopback = "loopback";
+    Root = "private root";
+    Reaper = "supervisor";
+    Session = "session";
+    Streams = "standard streams";
+    Cwd = "working folder";
+    Capabilities = "capabilities";
+    Landlock = "landlock";
+    Seccomp = "seccomp";
+    Exec = "exec";
+}
+
+impl Stage {
+    /// Whether a failure here means that this machine gives us no namespaces.
+    pub(super) fn is_namespaces(self) -> bool {
+        matches!(self, Self::Clone | Self::UserMap | Self::Loopback | Self::Root)
+    }
+}
+
+#[derive(Clone, Copy)]
+struct Failure {
+    stage: Stage,
+    errno: c_int,
+}
+
+/// Everything that the supervisor and the command need, made before the fork.
+pub(super) struct Plan {
+    pub program: CString,
+    /// Null-terminated; the strings are owned by `_strings`.
+    pub argv: Vec<*const c_char>,
+    pub envp: Vec<*const c_char>,
+    pub _strings: Vec<CString>,
+    pub cwd: CString,
+    /// Standard input, output and error of the command. All numbers here are above 2.
+    pub streams: [c_int; 3],
+    pub report: c_int,
+    pub control: c_int,
+    /// Ranges of descriptors to close: all but the ones named here.
+    pub close: Vec<(c_uint, c_uint)>,
+    /// `uid_map` and `gid_map`, in a new user namespace.
+    pub maps: Option<[CString; 2]>,
+    pub loopback: bool,
+    pub root: Option<RootPlan>,
+    /// One slot for each mount of `root`.
+    pub trees: Vec<c_int>,
+    /// Whether the supervisor is process 1 of a PID namespace.
+    pub pid_namespace: bool,
+    pub drop_capabilities: bool,
+    pub no_new_privs: bool,
+    pub ruleset: Option<c_int>,
+    pub late_rules: Vec<(&'static CStr, u64)>,
+    pub filters: Vec<Vec<sock_filter>>,
+    /// The stack of the command between clone and exec.
+    pub stack: Vec<u8>,
+    pub settle_ms: i32,
+}
+
+fn check(ok: bool, stage: Stage) -> Result<(), Failure> {
+    if ok { Ok(()) } else { Err(Failure { stage, errno: errno() }) }
+}
+
+/// Runs the plan and never returns. Called in the forked child, with all signals blocked.
+///
+/// # Safety
+/// The calling process was just forked and has one thread; `plan` is its own copy.
+pub(super) unsafe fn supervise(plan: &mut Plan) -> ! {
+    // SAFETY: as for this function; each call below upholds its own contract by the plan's invariants.
+    unsafe {
+        let report = plan.report;
+        let child = match prepare(plan).and_then(|()| launch(plan)) {
+            Ok(child) => child,
+            Err(failure) => {
+                send(report, Report::Failed { stage: failure.stage, errno: failure.errno });
+                libc::_exit(1);
+            }
+        };
+        // Only the tree holds them now: the runner reads to the end once it is gone.
+        for fd in plan.streams {
+            libc::close(fd);
+        }
+        send(report, Report::Started);
+        let (status, survivors) = attend(plan, child);
+        send(report, Report::Done { status, survivors });
+        libc::_exit(0)
+    }
+}
+
+unsafe fn send(fd: c_int, report: Report) {
+    let bytes = report.encode();
+    // SAFETY: the buffer is on this stack. If the runner is gone there is nobody to tell (SIGPIPE is blocked).
+    unsafe { libc::write(fd, bytes.as_ptr().cast(), bytes.len()) };
+}
+
+/// Everything up to the clone of the command.
+unsafe fn prepare(plan: &mut Plan) -> Result<(), Failure> {
+    // SAFETY: system calls on the plan's own descriptors and NUL-terminated strings, in a process with one thread.
+    unsafe {
+        // Exec resets handlers but keeps what is ignored (Rust ignores SIGPIPE). Past libc, which spares the signals it uses itself. All
+        // zeroes is a kernel `sigaction` with SIG_DFL, no flags and an empty mask; it has at most four words.
+        let default = [0_u64; 4];
+        for signal in 1..=64 as c_int {
+            let (new, old) = (default.as_ptr(), ptr::null_mut::<u64>());
+            libc::syscall(libc::SYS_rt_sigaction, signal, new, old, size_of::<u64>());
+        }
+        libc::setsid();
+        // Copies of descriptors that belong to other threads' commands would keep their pipes open.
+        for &(first, last) in &plan.close {
+            if libc::syscall(libc::SYS_close_range, first, last, 0) != 0 {
+                for fd in first..=last.min(65_536) {
+                    libc::close(fd.cast_signed());
+                }
+            }
+        }
+        if let Some([uid, gid]) = &plan.maps {
+            let ok = write_file(c"/proc/self/setgroups", c"deny")
+                && write_file(c"/proc/self/uid_map", uid)
+                && write_file(c"/proc/self/gid_map", gid);
+            check(ok, Stage::UserMap)?;
+        }
+        if plan.loopback {
+            check(loopback_up(), Stage::Loopback)?;
+        }
+        libc::umask(0);
+        if let Some(root) = &plan.root {
+            check(enter_root(root, &mut plan.trees), Stage::Root)?;
+        }
+        libc::umask(0o022);
+        if !plan.pid_namespace {
+            check(libc::prctl(libc::PR_SET_CHILD_SUBREAPER, ONE, ZERO, ZERO, ZERO) == 0, Stage::Reaper)?;
+        }
+        // Nobody of the same user may trace the supervisor or read its memory, which is a copy of the runner's.
+        libc::prctl(libc::PR_SET_DUMPABLE, ZERO, ZERO, ZERO, ZERO);
+        if let Some(set) = plan.ruleset {
+            for &(path, access) in &plan.late_rules {
+                check(landlock::add_rule(set, path, access), Stage::Landlock)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Launch {
+    plan: *mut Plan,
+    supervisor: pid_t,
+    failure: Option<Failure>,
+}
+
+/// Clones the command. It borrows the supervisor's memory until its exec, as `vfork` does: no second copy of page tables,
+/// and its failure can be read here.
+unsafe fn launch(plan: &mut Plan) -> Result<pid_t, Failure> {
+    // SAFETY: the stack is the plan's and used by nobody else; the supervisor is suspended until the child has exec'ed or exited, so
+    // that `launch` outlives it and is not touched by two at once.
+    unsafe {
+        let top = plan.stack.as_mut_ptr().add(plan.stack.len());
+        let top = top.sub(top as usize % 16);
+        let mut launch = Launch { plan, supervisor: libc::getpid(), failure: None };
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::SIGCHLD;
+        let pid = libc::clone(command, top.cast(), flags, (&raw mut launch).cast());
+        check(pid > 0, Stage::Exec)?;
+        match ptr::read_volatile(&raw const launch.failure) {
+            Some(failure) => Err(failure),
+            None => Ok(pid),
+        }
+    }
+}
+
+extern "C" fn command(argument: *mut c_void) -> c_int {
+    // SAFETY: `launch` passes a pointer to its own `Launch`, which lives until this process has exec'ed or exited.
+    unsafe {
+        let launch = argument.cast::<Launch>();
+        let failure = become_command(&mut *(*launch).plan, (*launch).supervisor);
+        ptr::write_volatile(&raw mut (*launch).failure, Some(failure));
+        libc::_exit(127)
+    }
+}
+
+/// The command's steps to its exec; only comes back if one fails.
+unsafe fn become_command(plan: &mut Plan, supervisor: pid_t) -> Failure {
+    // SAFETY: system calls with the plan's strings and descriptors.
+    unsafe {
+        let step = || -> Result<(), Failure> {
+            check(libc::setsid() >= 0, Stage::Session)?;
+            // The three are above 2, so none is overwritten before it is used, and the copies lose close-on-exec.
+            for (to, from) in (0..).zip(plan.streams) {
+                check(libc::dup2(from, to) == to, Stage::Streams)?;
+            }
+            check(libc::chdir(plan.cwd.as_ptr()) == 0, Stage::Cwd)?;
+            let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+            libc::setrlimit(libc::RLIMIT_CORE, &raw const no_core);
+            if plan.drop_capabilities {
+                check(drop_capabilities(), Stage::Capabilities)?;
+            }
+            if plan.no_new_privs {
+                check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, ONE, ZERO, ZERO, ZERO) == 0, Stage::Seccomp)?;
+            }
+            if let Some(set) = plan.ruleset {
+                check(landlock::restrict_self(set), Stage::Landlock)?;
+            }
+            // Before the filters: they need no exception for it.
+            let mut empty: libc::sigset_t = std::mem::zeroed();
+            libc::sigemptyset(&raw mut empty);
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const empty, ptr::null_mut());
+            for filter in &mut plan.filters {
+                name_supervisor(filter, supervisor);
+                let program = libc::sock_fprog {
+                    len: libc::c_ushort::try_from(filter.len()).unwrap_or(0),
+                    filter: filter.as_mut_ptr().cast(),
+                };
+                let mode = c_ulong::from(libc::SECCOMP_MODE_FILTER);
+                check(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program) == 0, Stage::Seccomp)?;
+            }
+            Ok(())
+        };
+        if let Err(failure) = { step }() {
+            return failure;
+        }
+        libc::execve(plan.program.as_ptr(), plan.argv.as_ptr(), plan.envp.as_ptr());
+        Failure { stage: Stage::Exec, errno: errno() }
+    }
+}
+
+/// Puts the supervisor's process id where the filter has a place for it.
+fn name_supervisor(filter: &mut [sock_filter], supervisor: pid_t) {
+    for instruction in filter {
+        if instruction.k == seccomp::SUPERVISOR {
+            instruction.k = supervisor.cast_unsigned();
+        } else if instruction.k == seccomp::SUPERVISOR_GROUP {
+            instruction.k = supervisor.wrapping_neg().cast_unsigned();
+        }
+    }
+}
+
+/// Waits until nobody is left, and ends whom it has to end. The status is the command's.
+unsafe fn attend(plan: &Plan, child: pid_t) -> (c_int, u32) {
+    let mut status: Option<c_int> = None;
+    let mut killing = false;
+    let mut told = false;
+    let mut survivors = 0;
+    // Milliseconds until what outlived the command is killed.
+    let mut settle = plan.settle_ms;
+    // SAFETY: system calls with local buffers and the plan's descriptors.
+    unsafe {
+        let mut set: libc::sigset_t = std::mem::zeroed();
+        libc::sigemptyset(&raw mut set);
+        libc::sigaddset(&raw mut set, libc::SIGCHLD);
+        // SIGCHLD is blocked, as all signals are. Should there be no descriptor, the wait below still ends in time.
+        let signals = libc::signalfd(-1, &raw const set, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+        let mut control = plan.control;
+        loop {
+            loop {
+                let mut found: c_int = 0;
+                let pid = libc::waitpid(-1, &raw mut found, libc::WNOHANG | libc::__WALL);
+                if pid == child {
+                    status = Some(found);
+                    send(plan.report, Report::Exited { status: found });
+                } else if pid > 0
+                    && killing
+                    && libc::WIFSIGNALED(found)
+                    && libc::WTERMSIG(found) == libc::SIGKILL
+                {
+                    survivors += 1;
+                } else if pid < 0 && errno() == libc::ECHILD {
+                    return (status.unwrap_or(0), survivors);
+                } else if pid <= 0 {
+                    break;
+                }
+            }
+            if status.is_some() && settle <= 0 {
+                killing = true;
+            }
+            if killing {
+                signal_all(plan, child, status.is_none(), libc::SIGKILL);
+            }
+            let tick = match (killing, status.is_some()) {
+                (true, _) => 2,
+                (false, true) => 10,
+                (false, false) if signals < 0 => 20,
+                (false, false) => -1,
+            };
+            let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+            let mut polled = [poll(signals), poll(control)];
+            let before = now_ms();
+            libc::poll(polled.as_mut_ptr(), 2, tick);
+            if status.is_some() {
+                settle -= now_ms().wrapping_sub(before).max(1);
+            }
+            if polled[0].revents != 0 {
+                let mut drained = [0_u8; 1024];
+                libc::read(signals, drained.as_mut_ptr().cast(), drained.len());
+            }
+            if polled[1].revents != 0 {
+                let mut order = 0_u8;
+                match libc::read(control, (&raw mut order).cast(), 1) {
+                    1 if order == TERM && !told => {
+                        told = true;
+                        signal_all(plan, child, status.is_none(), libc::SIGTERM);
+                        // A stopped process would never see it.
+                        signal_all(plan, child, status.is_none(), libc::SIGCONT);
+                    }
+                    1 if order == TERM => {}
+                    1 => killing = true,
+                    // The runner is gone.
+                    _ => {
+                        killing = true;
+                        control = -1;
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Sends a signal to the tree: to everybody in the PID namespace, else to the command's group and to the supervisor's children. Killed
+/// parents make children of their children, so repeating this reaches all.
+unsafe fn signal_all(plan: &Plan, child: pid_t, child_alive: bool, signal: c_int) {
+    // SAFETY: system calls with local buffers. A child is only ever reaped by this thread, so its number is not reused meanwhile.
+    unsafe {
+        if plan.pid_namespace {
+            libc::kill(-1, signal);
+            return;
+        }
+        if child_alive {
+            libc::kill(-child, signal);
+            libc::kill(child, signal);
+        }
+        let fd = libc::open(c"/proc/thread-self/children".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
+        if fd < 0 {
+            return;
+        }
+        let mut buffer = [0_u8; 4096];
+        let mut pid: pid_t = 0;
+        loop {
+            let got = libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len());
+            if got <= 0 {
+                break;
+            }
+            for &byte in buffer.iter().take(got.cast_unsigned()) {
+                if byte.is_ascii_digit() {
+                    pid = pid.wrapping_mul(10).wrapping_add(pid_t::from(byte - b'0'));
+                } else {
+                    if pid > 1 {
+                        libc::kill(pid, signal);
+                    }
+                    pid = 0;
+                }
+            }
+        }
+        libc::close(fd);
+    }
+}
+
+#[allow(clippy::cast_possible_truncation, reason = "only differences are used, so that wrapping is harmless")]
+fn now_ms() -> i32 {
+    // SAFETY: `timespec` is plain data and the clock always exists.
+    let time = unsafe {
+        let mut time: libc::timespec = std::mem::zeroed();
+        libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time);
+        time
+    };
+    (time.tv_sec.wrapping_mul(1000).wrapping_add(time.tv_nsec / 1_000_000)) as i32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reports_survive_the_pipe() {
+        let stages = Stage::ALL.iter().map(|&stage| Report::Failed { stage, errno: 13 });
+        let others = [
+            Report::Started,
+            Report::Exited { status: 256 },
+            Report::Done { status: -1, survivors: u32::MAX },
+        ];
+        for report in stages.chain(others) {
+            assert_eq!(Report::decode(report.encode()), Some(report));
+        }
+        assert_eq!(Report::decode([0xff; REPORT]), None);
+    }
+}

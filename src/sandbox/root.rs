@@ -1,0 +1,431 @@
+//! The root that a sandboxed command sees: a small tmpfs on which the granted paths are mounted under their own names.
+//!
+//! This file only plans; the plan is carried out between `fork` and `exec` in `process::supervisor`, where nothing may
+//! be allocated. Planning needs no privilege and reads the file system.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::{CString, OsStr};
+use std::io;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Component, Path, PathBuf};
+use std::sync::OnceLock;
+
+/// What every command may read: programs, libraries, their configuration. Symlinks among them are kept as symlinks.
+const BASE: &[&str] = &[
+    "/usr",
+    "/bin",
+    "/sbin",
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/libx32",
+    "/etc",
+    "/opt",
+    "/sys",
+    "/nix/store",
+    "/gnu/store",
+    "/run/current-system",
+    // On many systems these are links out of /etc.
+    "/etc/resolv.conf",
+    "/etc/localtime",
+    "/etc/static",
+];
+
+/// Devices that hold no state of the host.
+pub(super) const DEVICES: &[&str] =
+    &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
+
+/// A path as it was named, after its symlinks were followed.
+#[derive(Debug)]
+struct Followed {
+    /// The symlinks on the way: where each is, and what it says.
+    links: Vec<(PathBuf, PathBuf)>,
+    real: PathBuf,
+}
+
+/// Follows symlinks as the kernel does, and keeps them.
+fn follow(path: &Path) -> io::Result<Followed> {
+    if !path.is_absolute() {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "the path is not absolute"));
+    }
+    let mut links = Vec::new();
+    let mut real = PathBuf::from("/");
+    let mut rest: Vec<PathBuf> = Vec::new();
+    let queue = |rest: &mut Vec<PathBuf>, path: &Path| {
+        rest.extend(path.components().rev().map(|part| PathBuf::from(part.as_os_str())));
+    };
+    queue(&mut rest, path);
+    while let Some(part) = rest.pop() {
+        match part.components().next() {
+            Some(Component::RootDir) => real = PathBuf::from("/"),
+            Some(Component::ParentDir) => {
+                real.pop();
+            }
+            Some(Component::Normal(name)) => {
+                real.push(name);
+                if real.symlink_metadata()?.is_symlink() {
+                    // The kernel's own limit.
+                    if links.len() == 40 {
+                        return Err(io::Error::from_raw_os_error(libc::ELOOP));
+                    }
+                    let target = real.read_link()?;
+                    queue(&mut rest, &target);
+                    links.push((real.clone(), target));
+                    real.pop();
+                }
+            }
+            _ => {}
+        }
+    }
+    Ok(Followed { links, real })
+}
+
+/// The paths of a policy with all symlinks followed; no entry lies inside another of the same kind.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Grants {
+    /// Real path to whether it may be written.
+    pub paths: BTreeMap<PathBuf, bool>,
+    links: BTreeMap<PathBuf, PathBuf>,
+    /// Real paths the caller asked to read, as opposed to the base.
+    asked: Vec<PathBuf>,
+}
+
+impl Grants {
+    /// The base and what the policy adds. The error names the path.
+    pub(super) fn new(readable: &[PathBuf], writable: &[PathBuf]) -> Result<Self, (PathBuf, io::Error)> {
+        static SYSTEM: OnceLock<Grants> = OnceLock::new();
+        let mut grants = SYSTEM
+            .get_or_init(|| {
+                let mut base = Self::default();
+                for path in BASE {
+                    // What this system does not have is not granted.
+                    let _ = base.add(Path::new(path), false);
+                }
+                base
+            })
+            .clone();
+        for path in readable {
+            match grants.add(path, false) {
+                Ok(real) => grants.asked.push(real),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err((path.clone(), error)),
+            }
+        }
+        for path in writable {
+            grants.add(path, true).map_err(|error| (path.clone(), error))?;
+        }
+        grants.reduce();
+        Ok(grants)
+    }
+
+    fn add(&mut self, path: &Path, write: bool) -> io::Result<PathBuf> {
+        let Followed { links, real } = follow(path)?;
+        if real.parent().is_none() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "the whole file system cannot be granted",
+            ));
+        }
+        self.links.extend(links);
+        // These two are made anew for each command.
+        if !real.starts_with("/proc") && !real.starts_with("/dev") {
+            *self.paths.entry(real.clone()).or_default() |= write;
+        }
+        Ok(real)
+    }
+
+    /// Removes what an ancestor grants already. Rights only add up, so a readable path inside a writable one is dropped.
+    fn reduce(&mut self) {
+        let mut kept: BTreeMap<PathBuf, bool> = BTreeMap::new();
+        for (path, &write) in &self.paths {
+            let covered = path.ancestors().skip(1).any(|above| kept.get(above).is_some_and(|&w| w || !write));
+            if !covered {
+                kept.insert(path.clone(), write);
+            }
+        }
+        self.paths = kept;
+    }
+
+    /// Whether a path lies inside a granted one.
+    fn inside(&self, path: &Path) -> bool {
+        path.ancestors().skip(1).any(|above| self.paths.contains_key(above))
+    }
+
+    /// Paths below `/etc` that the world may not read, as far as the caller did not ask for them.
+    ///
+    /// A plain user is kept out of them by the kernel. Root without capabilities still owns them, so for root they are hidden:
+    /// password hashes and host keys are nothing a check needs.
+    pub(super) fn secrets(&self) -> Vec<PathBuf> {
+        static SECRETS: OnceLock<Vec<PathBuf>> = OnceLock::new();
+        if !super::process::is_root() {
+            return Vec::new();
+        }
+        let all = SECRETS.get_or_init(|| {
+            let mut found = Vec::new();
+            unreadable(Path::new("/etc"), &mut found);
+            found
+        });
+        let asked =
+            |path: &Path| self.asked.iter().any(|real| real != Path::new("/etc") && real.starts_with(path));
+        let under_etc = self.paths.get(Path::new("/etc")) == Some(&false);
+        all.iter().filter(|path| under_etc && !asked(path)).cloned().collect()
+    }
+}
+
+/// Collects files that the world cannot read and folders that it cannot enter.
+fn unreadable(dir: &Path, found: &mut Vec<PathBuf>) {
+    let Ok(entries) = dir.read_dir() else { return };
+    for entry in entries.flatten() {
+        let Ok(meta) = entry.metadata() else { continue };
+        let mode = meta.permissions().mode();
+        if meta.is_dir() && mode & 0o001 != 0 && mode & 0o004 != 0 {
+            unreadable(&entry.path(), found);
+        } else if meta.is_dir() || (mode & 0o004 == 0 && !meta.is_symlink()) {
+            found.push(entry.path());
+        }
+    }
+}
+
+/// Something to create on the new root before anything is mounted on it.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Make {
+    /// A folder.
+    Dir(CString),
+    /// A folder for everybody.
+    Shared(CString),
+    /// An empty file to mount on.
+    File(CString),
+    /// A symlink.
+    Link { target: CString, path: CString },
+}
+
+/// A part of the host to mount on the new root.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Bind {
+    pub source: CString,
+    pub target: CString,
+    pub writable: bool,
+    pub device: bool,
+}
+
+/// How a path is hidden.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Cover {
+    /// By a device file that cannot be opened.
+    File(CString),
+    /// By an empty folder.
+    Dir(CString),
+}
+
+/// The whole plan. All paths of the new root carry `base` in front.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct RootPlan {
+    /// The folder of the host on which the new root is mounted while it is filled.
+    pub base: CString,
+    pub makes: Vec<Make>,
+    pub binds: Vec<Bind>,
+    pub covers: Vec<Cover>,
+    pub proc: CString,
+    pub pts: CString,
+}
+
+/// Plans a root for these grants. `None` if this host has no folder to build it on.
+pub(super) fn plan(grants: &Grants) -> Option<RootPlan> {
+    let base = ["/tmp", "/mnt", "/srv", "/media", "/run", "/var"].into_iter().find(|dir| {
+        // A symlink would send the mount elsewhere than the paths below it.
+        Path::new(dir).symlink_metadata().is_ok_and(|meta| meta.is_dir())
+    })?;
+    let mut making = Making { base, dirs: BTreeSet::new(), makes: Vec::new() };
+    let mut binds = Vec::new();
+    for dir in ["/proc", "/dev/pts"] {
+        making.dir(Path::new(dir));
+    }
+    for dir in ["/tmp", "/dev/shm"] {
+        making.shared(Path::new(dir));
+    }
+    for device in DEVICES.iter().filter(|device| Path::new(device).exists()) {
+        let path = Path::new(device);
+        making.file(path);
+        binds.push(Bind { source: text(path), target: making.at(path), writable: true, device: true });
+    }
+    let fixed = [
+        ("/dev/ptmx", "pts/ptmx"),
+        ("/dev/fd", "/proc/self/fd"),
+        ("/dev/stdin", "/proc/self/fd/0"),
+        ("/dev/stdout", "/proc/self/fd/1"),
+        ("/dev/stderr", "/proc/self/fd/2"),
+    ];
+    for (path, target) in fixed {
+        making.link(Path::new(path), Path::new(target));
+    }
+    for (path, &writable) in &grants.paths {
+        if !grants.inside(path) {
+            if path.is_dir() {
+                making.dir(path);
+            } else {
+                making.file(path);
+            }
+        }
+        binds.push(Bind { source: text(path), target: making.at(path), writable, device: false });
+    }
+    for (path, target) in &grants.links {
+        // Below a granted folder the link is there already; on the way to one it may be a folder by now.
+        let taken = grants.inside(path) || grants.paths.contains_key(path) || making.dirs.contains(path);
+        if !taken && !path.starts_with("/proc") && !path.starts_with("/dev") {
+            making.link(path, target);
+        }
+    }
+    if !grants.paths.keys().any(|path| path.starts_with("/var/tmp"))
+        && !grants.links.contains_key(Path::new("/var"))
+    {
+        making.link(Path::new("/var/tmp"), Path::new("/tmp"));
+    }
+    let covers = grants.secrets();
+    let covers = covers.iter().map(|path| {
+        let at = making.at(path);
+        if path.is_dir() { Cover::Dir(at) } else { Cover::File(at) }
+    });
+    Some(RootPlan {
+        covers: covers.collect(),
+        base: text(Path::new(base)),
+        proc: making.at(Path::new("/proc")),
+        pts: making.at(Path::new("/dev/pts")),
+        makes: making.makes,
+        binds,
+    })
+}
+
+struct Making {
+    base: &'static str,
+    dirs: BTreeSet<PathBuf>,
+    makes: Vec<Make>,
+}
+
+impl Making {
+    fn at(&self, path: &Path) -> CString {
+        let below = path.strip_prefix("/").unwrap_or(path);
+        text(&Path::new(self.base).join(below))
+    }
+
+    /// Makes a folder and those above it, once.
+    fn dir(&mut self, path: &Path) {
+        if path.parent().is_none() || self.dirs.contains(path) {
+            return;
+        }
+        self.above(path);
+        self.dirs.insert(path.to_path_buf());
+        let at = self.at(path);
+        self.makes.push(Make::Dir(at));
+    }
+
+    fn shared(&mut self, path: &Path) {
+        self.above(path);
+        self.dirs.insert(path.to_path_buf());
+        let at = self.at(path);
+        self.makes.push(Make::Shared(at));
+    }
+
+    fn file(&mut self, path: &Path) {
+        self.above(path);
+        let at = self.at(path);
+        self.makes.push(Make::File(at));
+    }
+
+    fn link(&mut self, path: &Path, target: &Path) {
+        self.above(path);
+        let link = Make::Link { target: text(target), path: self.at(path) };
+        self.makes.push(link);
+    }
+
+    fn above(&mut self, path: &Path) {
+        if let Some(above) = path.parent() {
+            self.dir(above);
+        }
+    }
+}
+
+/// A path as the kernel takes it.
+///
+/// # Panics
+/// Never: every path here was read from the file system or is a constant, and neither has NUL bytes.
+fn text(path: &Path) -> CString {
+    c_text(path.as_os_str()).expect("a path of the file system has no NUL byte")
+}
+
+/// Any text as the kernel takes it; `None` if it has a NUL byte.
+pub(super) fn c_text(text: &OsStr) -> Option<CString> {
+    CString::new(text.as_bytes()).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::symlink;
+
+    #[test]
+    fn symlinks_on_the_way_are_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(top.join("real/sub")).unwrap();
+        symlink("real", top.join("alias")).unwrap();
+        symlink(top.join("alias/sub"), top.join("far")).unwrap();
+        let got = follow(&top.join("far/../sub/.")).unwrap();
+        assert_eq!(got.real, top.join("real/sub"));
+        let links = [(top.join("far"), top.join("alias/sub")), (top.join("alias"), PathBuf::from("real"))];
+        assert_eq!(got.links, links);
+        symlink("loop", top.join("loop")).unwrap();
+        assert_eq!(follow(&top.join("loop")).unwrap_err().raw_os_error(), Some(libc::ELOOP));
+        assert_eq!(follow(&top.join("none")).unwrap_err().kind(), io::ErrorKind::NotFound);
+        assert!(follow(Path::new("relative")).is_err());
+    }
+
+    #[test]
+    fn rights_only_add_up() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        for sub in ["w/inner", "r/inner", "r/w"] {
+            std::fs::create_dir_all(top.join(sub)).unwrap();
+        }
+        let readable = ["w/inner", "r", "r/inner", "missing"].map(|sub| top.join(sub));
+        let grants = Grants::new(&readable, &[top.join("w"), top.join("r/w")]).unwrap();
+        let got: Vec<_> = grants.paths.iter().filter(|(path, _)| path.starts_with(&top)).collect();
+        let want = [(top.join("r"), false), (top.join("r/w"), true), (top.join("w"), true)];
+        assert_eq!(got, want.iter().map(|(path, write)| (path, write)).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn neither_everything_nor_nothing_can_be_granted() {
+        let (path, _) = Grants::new(&[PathBuf::from("/")], &[]).unwrap_err();
+        assert_eq!(path, Path::new("/"));
+        assert!(Grants::new(&[], &[PathBuf::from("/nonexistent/x")]).is_err());
+    }
+
+    #[test]
+    fn every_mount_point_is_made_or_mounted_first() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        std::fs::create_dir_all(top.join("a/b")).unwrap();
+        std::fs::write(top.join("file"), "").unwrap();
+        let grants = Grants::new(&[top.join("a"), top.join("file")], &[top.join("a/b")]).unwrap();
+        let plan = plan(&grants).unwrap();
+        let base = plan.base.to_str().unwrap().to_owned();
+        let mut there = BTreeSet::from([PathBuf::from(&base)]);
+        for make in &plan.makes {
+            let (Make::Dir(path) | Make::Shared(path) | Make::File(path) | Make::Link { path, .. }) = make;
+            let path = PathBuf::from(OsStr::from_bytes(path.as_bytes()));
+            assert!(there.contains(path.parent().unwrap()), "{}", path.display());
+            assert!(there.insert(path.clone()), "{} is made twice", path.display());
+        }
+        let mut mounted: Vec<PathBuf> = Vec::new();
+        for bind in &plan.binds {
+            let target = PathBuf::from(OsStr::from_bytes(bind.target.as_bytes()));
+            let ok = there.contains(&target) || mounted.iter().any(|above| target.starts_with(above));
+            assert!(ok, "{}", target.display());
+            mounted.push(target);
+        }
+        let source = |bind: &Bind| PathBuf::from(OsStr::from_bytes(bind.source.as_bytes()));
+        let order = |path: &str| plan.binds.iter().position(|bind| source(bind) == top.join(path)).unwrap();
+        assert!(order("a") < order("a/b"));
+    }
+}

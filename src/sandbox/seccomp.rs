@@ -1,0 +1,200 @@
+//! Which system calls a sandboxed command may not make. The filters are compiled here, before the fork, and loaded after it.
+
+use std::collections::BTreeMap;
+
+use seccompiler::{
+    BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
+    TargetArch, sock_filter,
+};
+
+/// Stands in a filter for the process id of the supervisor, which is known only after the fork. No process has it:
+/// `PID_MAX_LIMIT` is 2^22.
+pub(super) const SUPERVISOR: u32 = 0x7fff_fff0;
+/// Stands for the negated process id of the supervisor, that is its process group.
+pub(super) const SUPERVISOR_GROUP: u32 = 0x7fff_fff1;
+
+/// What the filters must close, because nothing else does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Closed {
+    /// Internet sockets.
+    pub inet: bool,
+    /// Unix sockets; `socketpair` stays.
+    pub unix: bool,
+    /// Every other way around Landlock: new user namespaces, io_uring, key rings, exotic socket families and so on.
+    pub hardening: bool,
+    /// Shared memory and queues of the host, which would be a channel from a worker to a check.
+    pub ipc: bool,
+    /// Signals to this process, to its group and to the supervisor.
+    pub signals: Option<Runner>,
+}
+
+/// This process, as the target of signals.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Runner {
+    pub pid: i32,
+    pub group: i32,
+}
+
+type Rules = BTreeMap<i64, Vec<SeccompRule>>;
+
+/// The architecture, if filters can be made for it.
+pub(super) fn architecture() -> Result<TargetArch, String> {
+    TargetArch::try_from(std::env::consts::ARCH).map_err(|error| error.to_string())
+}
+
+/// The programs to load, in this order. Empty if nothing is to be closed.
+pub(super) fn programs(closed: &Closed) -> Result<Vec<BpfProgram>, String> {
+    let arch = architecture()?;
+    // A user, or a library, should see "not supported" where a fallback exists, and "not permitted" where it was refused.
+    let mut unsupported = Rules::new();
+    let mut refused = Rules::new();
+
+    if closed.hardening || closed.inet || closed.unix {
+        // io_uring can create and connect sockets without a system call that a filter sees.
+        for call in [libc::SYS_io_uring_setup, libc::SYS_io_uring_enter, libc::SYS_io_uring_register] {
+            unsupported.insert(call, Vec::new());
+        }
+        refused.insert(libc::SYS_socket, socket_rules(closed));
+    }
+    if closed.hardening {
+        // Its flags are behind a pointer, where no filter can look; libc falls back to clone.
+        unsupported.insert(libc::SYS_clone3, Vec::new());
+        let new_user = u64::from(libc::CLONE_NEWUSER.cast_unsigned());
+        for call in [libc::SYS_clone, libc::SYS_unshare] {
+            refused.insert(call, vec![rule(vec![when(0, SeccompCmpOp::MaskedEq(new_user), new_user)])]);
+        }
+        for call in [
+            libc::SYS_keyctl,
+            libc::SYS_add_key,
+            libc::SYS_request_key,
+            libc::SYS_bpf,
+            libc::SYS_perf_event_open,
+            libc::SYS_userfaultfd,
+            libc::SYS_setns,
+            libc::SYS_mount,
+            libc::SYS_umount2,
+            libc::SYS_pivot_root,
+            libc::SYS_chroot,
+            libc::SYS_open_tree,
+            libc::SYS_move_mount,
+            libc::SYS_fsopen,
+            libc::SYS_fsmount,
+            libc::SYS_fspick,
+            libc::SYS_mount_setattr,
+            libc::SYS_open_by_handle_at,
+            libc::SYS_kexec_load,
+            libc::SYS_init_module,
+            libc::SYS_finit_module,
+            libc::SYS_delete_module,
+        ] {
+            refused.insert(call, Vec::new());
+        }
+        // Typing into a terminal that somebody else reads.
+        let typing = [libc::TIOCSTI, libc::TIOCLINUX];
+        let typing = typing.map(|request| rule(vec![when(1, SeccompCmpOp::Eq, request)]));
+        refused.insert(libc::SYS_ioctl, typing.into());
+    }
+    if closed.ipc {
+        for call in [libc::SYS_shmget, libc::SYS_semget, libc::SYS_msgget, libc::SYS_mq_open] {
+            unsupported.insert(call, Vec::new());
+        }
+    }
+    if let Some(runner) = closed.signals {
+        signal_rules(&mut refused, runner);
+    }
+
+    let mut programs = Vec::new();
+    if !refused.is_empty() {
+        programs.extend(no_x32());
+    }
+    for (rules, errno) in [(unsupported, libc::ENOSYS), (refused, libc::EPERM)] {
+        if rules.is_empty() {
+            continue;
+        }
+        let action = SeccompAction::Errno(errno.cast_unsigned());
+        let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, arch);
+        let program = filter.and_then(BpfProgram::try_from).map_err(|error| error.to_string())?;
+        programs.push(program);
+    }
+    Ok(programs)
+}
+
+/// Which socket families are refused.
+fn socket_rules(closed: &Closed) -> Vec<SeccompRule> {
+    let mut families = Vec::new();
+    if !closed.unix {
+        families.push(libc::AF_UNIX);
+    }
+    if !closed.inet {
+        // Netlink tells a program its interfaces; of its protocols only that one is left. Vsock, packet, bluetooth
+        // and the rest are not listed: some of them ignore network namespaces.
+        families.extend([libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK]);
+    }
+    let family = |family: i32| u64::from(family.cast_unsigned());
+    let mut rules = Vec::new();
+    if families.is_empty() {
+        // Empty means: refused whatever the arguments are.
+        return rules;
+    }
+    rules.push(rule(families.iter().map(|&one| when(0, SeccompCmpOp::Ne, family(one))).collect()));
+    if !closed.inet {
+        let route = u64::from(libc::NETLINK_ROUTE.cast_unsigned());
+        rules.push(rule(vec![
+            when(0, SeccompCmpOp::Eq, family(libc::AF_NETLINK)),
+            when(2, SeccompCmpOp::Ne, route),
+        ]));
+    }
+    rules
+}
+
+/// No signal to the runner, the supervisor, their groups, or "everybody".
+fn signal_rules(refused: &mut Rules, runner: Runner) {
+    let everybody = u32::MAX;
+    let pid = runner.pid.cast_unsigned();
+    let group = runner.group.wrapping_neg().cast_unsigned();
+    let to = |targets: &[u32]| -> Vec<SeccompRule> {
+        targets.iter().map(|&target| rule(vec![when(0, SeccompCmpOp::Eq, target.into())])).collect()
+    };
+    refused.insert(libc::SYS_kill, to(&[everybody, pid, group, SUPERVISOR, SUPERVISOR_GROUP]));
+    for call in [
+        libc::SYS_tkill,
+        libc::SYS_tgkill,
+        libc::SYS_rt_sigqueueinfo,
+        libc::SYS_rt_tgsigqueueinfo,
+        libc::SYS_pidfd_open,
+    ] {
+        refused.insert(call, to(&[pid, SUPERVISOR]));
+    }
+}
+
+/// On x86-64 the x32 calls have the same architecture and other numbers, which no rule matches. None of them is let through:
+/// hardly any kernel has them, and hardly any program needs them.
+fn no_x32() -> Option<BpfProgram> {
+    const LOAD_WORD: u16 = 0x20;
+    const JUMP_IF_GREATER_OR_EQUAL: u16 = 0x35;
+    const RETURN: u16 = 0x06;
+    const X32: u32 = 0x4000_0000;
+    let step = |code, jt, jf, k| sock_filter { code, jt, jf, k };
+    let unsupported = SeccompAction::Errno(libc::ENOSYS.cast_unsigned());
+    cfg!(target_arch = "x86_64").then(|| {
+        vec![
+            step(LOAD_WORD, 0, 0, 0),
+            step(JUMP_IF_GREATER_OR_EQUAL, 0, 1, X32),
+            step(RETURN, 0, 0, unsupported.into()),
+            step(RETURN, 0, 0, SeccompAction::Allow.into()),
+        ]
+    })
+}
+
+/// # Panics
+/// Never: the only error is an argument number above 5, and they are constants.
+fn when(argument: u8, operator: SeccompCmpOp, value: u64) -> SeccompCondition {
+    SeccompCondition::new(argument, SeccompCmpArgLen::Dword, operator, value)
+        .expect("a system call has six arguments")
+}
+
+/// # Panics
+/// Never: the only error is an empty list, and no caller passes one.
+fn rule(conditions: Vec<SeccompCondition>) -> SeccompRule {
+    SeccompRule::new(conditions).expect("a rule has conditions")
+}
