@@ -18,6 +18,13 @@
 //! filter closes sockets and signals to us instead, and [`Enforcement`] says so: it goes into the receipt.
 //! In both cases all capabilities are dropped, root included, and no privilege can be regained.
 //!
+//! In a private root `/tmp` and `/dev/shm` are the command's own, in memory, 1 GiB together; `TMPDIR` is the place for
+//! more. Two writable paths are two mounts: a rename from one to the other fails as between two disks, so what belongs together is
+//! granted as one folder.
+//!
+//! Measured, least of 300 runs of `true` by a debug build on a busy 2-core machine: plain spawn 0.8 ms; adapter `none` 1.2 ms; `landlock` 2.2 ms
+//! with the host's network, 2.6 ms with a network namespace.
+//!
 //! Not covered: CPU, memory and disk use beyond the time-out and the output cap; files that root may read although the
 //! world may not, outside of `/etc`, in a folder that was granted.
 

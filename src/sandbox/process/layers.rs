@@ -81,6 +81,11 @@ pub(super) unsafe fn enter_root(root: &RootPlan, trees: &mut [c_int]) -> bool {
                 | libc::O_CLOEXEC.cast_unsigned()
                 | libc::AT_RECURSIVE as c_uint;
             let fd = libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, bind.source.as_ptr(), flags);
+            // What may be read and has gone since it was looked at is not there to be read.
+            if fd < 0 && !bind.writable && errno() == libc::ENOENT {
+                *tree = -1;
+                continue;
+            }
             if fd < 0 {
                 return false;
             }
@@ -113,7 +118,7 @@ pub(super) unsafe fn enter_root(root: &RootPlan, trees: &mut [c_int]) -> bool {
                 return false;
             }
         }
-        for (bind, &tree) in root.binds.iter().zip(trees.iter()) {
+        for (bind, &tree) in root.binds.iter().zip(trees.iter()).filter(|&(_, &tree)| tree >= 0) {
             let (from, here) = (c"".as_ptr(), libc::AT_FDCWD);
             let flags = libc::MOVE_MOUNT_F_EMPTY_PATH;
             if libc::syscall(libc::SYS_move_mount, tree, from, here, bind.target.as_ptr(), flags) != 0 {

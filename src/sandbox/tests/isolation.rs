@@ -251,3 +251,31 @@ fn what_was_enforced_is_a_receipt() {
         }
     }
 }
+
+#[test]
+fn what_this_machine_gives_is_used_and_said() {
+    if available(Adapter::Landlock).is_err() {
+        return;
+    }
+    let bench = Bench::new(Adapter::Landlock, Network::None, false);
+    let outcome = run(&bench.sh("echo ran"), &bench.policy, &NEVER).unwrap();
+    assert_eq!(outcome.stdout.whole.unwrap(), b"ran\n");
+    assert!(outcome.enforced.filesystem && outcome.enforced.capabilities_dropped);
+    assert_ne!(outcome.enforced.network, NetworkEnforced::Host);
+    println!("{}", serde_json::to_string(&outcome.enforced).unwrap());
+}
+
+#[test]
+fn inside_of_a_sandbox_there_are_no_namespaces_and_the_rest_still_holds() {
+    for mut bench in Bench::isolated(Network::None) {
+        let tests = std::env::current_exe().unwrap();
+        bench.policy.readable.push(tests.clone());
+        // The tests make their folders here.
+        bench.policy.writable.push("/var/tmp".into());
+        let name = "sandbox::tests::isolation::what_this_machine_gives_is_used_and_said";
+        let outcome = bench.run(&bench.command([tests.to_str().unwrap(), "--exact", "--nocapture", name]));
+        let text = String::from_utf8(outcome.stdout.evidence()).unwrap();
+        assert_eq!(outcome.exit, Exit::Code(0), "{bench}: {text}");
+        assert!(text.contains(r#""private_root":false,"network":"none-seccomp""#), "{bench}: {text}");
+    }
+}
