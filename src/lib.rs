@@ -9,9 +9,11 @@
 //! | [`sandbox`] | running the worker and the check: isolation, environment, process trees, output caps |
 //! | [`worktree`] | fresh linked worktrees; candidates from exactly what a worktree holds |
 //! | [`check`] | test reports, metrics, usage reports: bytes in, facts out |
+//! | [`gate`] | what refuses a push: the tripwire, the rules of ledgers, the hooks |
 //! | [`contract`] | the terms of a loop: `loop.toml` as types, with faults that name their place |
 
 pub mod cli;
 pub mod contract;
 pub mod error;
 pub mod exit;
+pub mod gate;
