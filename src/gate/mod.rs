@@ -129,7 +129,12 @@ impl Gate<'_> {
         let mut verdict = Verdict { updates: updates.len(), ..Verdict::default() };
         let mut judged: HashMap<ObjectId, Rc<Vec<Hit>>> = HashMap::new();
         let mut known: Option<Vec<ObjectId>> = None;
-        let tripwire = Tripwire::new(self.objects, self.loops);
+        // Deletions and the refs of loops do not need it.
+        let watched = |update: &Update| {
+            update.new.is_some() && !ledger_rules::is_loop_space(update.reference.as_bstr())
+        };
+        let loops = if updates.iter().any(watched) { self.loops } else { &[] };
+        let tripwire = Tripwire::new(self.objects, loops);
         for update in updates {
             let reference = update.reference.as_bstr();
             if ledger_rules::is_loop_space(reference) {

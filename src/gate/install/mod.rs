@@ -11,7 +11,8 @@
 //! | a folder inside the work tree (`.husky`, …) | refused: tracked files are the project's; the line to add is told |
 //! | set for one worktree, for the user, the system or one command | refused: it holds for more or for less than this repository |
 //!
-//! A hook that is there is renamed to `<hook>.git-loop-chained`, so mode, symlink and bytes stay, and ours runs it.
+//! A hook that is there is renamed to `<hook>.git-loop-chained`, so mode, symlink and bytes stay, and ours runs it. A
+//! hook that asks `$0` for its own name gets the new one.
 
 mod files;
 mod places;

@@ -359,6 +359,17 @@ fn status_says_what_is_wrong() {
 }
 
 #[test]
+fn a_line_in_a_hook_of_ones_own_counts_if_it_finds_the_program() {
+    let mut setup = Setup::new();
+    setup.user_hook("#!/bin/sh\n# git-loop hook pre-push is what we want\n", 0o755);
+    assert!(matches!(setup.status(), Status::NotInstalled { .. }));
+    setup.user_hook("#!/bin/sh\ngit loop hook pre-push \"$@\" || exit $?\n", 0o755);
+    assert!(matches!(setup.status(), Status::BinaryMissing { .. }));
+    setup.places.search_path = setup.places.binary.parent().map(Into::into);
+    assert!(matches!(setup.status(), Status::Active { chained: false, .. }));
+}
+
+#[test]
 fn a_server_gets_pre_receive() {
     let mut setup = Setup::new();
     let bare = setup.root.join("bare.git");
