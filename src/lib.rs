@@ -13,6 +13,7 @@
 //! | [`sandbox`] | running the worker and the check: isolation, environment, process trees, output caps |
 //! | [`worktree`] | fresh linked worktrees; candidates from exactly what a worktree holds |
 //! | [`guard`] | which paths a candidate changed, and whether it may |
+//! | [`gate`] | what a push brings, and whether it may leave; the hooks that ask |
 //! | [`sign`] | SSH signatures, key sources, allowed signers |
 //! | [`git`] | repository handle, refs, trees, notes; the only place that spawns git |
 //! | [`render`] | what people read |
@@ -29,6 +30,7 @@ pub mod decide;
 pub mod error;
 pub mod escape;
 pub mod exit;
+pub mod gate;
 pub mod git;
 pub mod guard;
 pub mod host;
