@@ -147,6 +147,16 @@ fn enter(pointer: &mut String, key: &str) -> usize {
     length
 }
 
+/// SHA-256, in hex, over the canonical JSON of `value`.
+pub fn sha256_of<T: Serialize + ?Sized>(value: &T) -> String {
+    sha256_hex(canonical_json(value))
+}
+
+/// A typed value from one that is part of canonical JSON: nothing known may be absent or out of order.
+pub fn from_value<T: Serialize + DeserializeOwned>(value: &Value) -> Result<T, CanonicalError> {
+    read_canonical(canonical_json(value).as_bytes())
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};

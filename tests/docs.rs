@@ -1,5 +1,6 @@
 //! The documentation says what the code does: the table of exit codes, and links that lead somewhere.
 
+use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -24,7 +25,7 @@ fn the_table_of_exit_codes_is_that_of_the_code() {
     let (table, _) = rest.split_once(TABLE_END).expect("the page has the table's last marker");
     let mut expected = String::from("| exit | `halt_reason` | left by |\n| --- | --- | --- |\n");
     for reason in HaltReason::ALL {
-        expected.push_str(&format!("| {} | `{reason}` | {} |\n", reason.exit_code(), reason.left_by()));
+        let _ = writeln!(expected, "| {} | `{reason}` | {} |", reason.exit_code(), reason.left_by());
     }
     assert_eq!(table, expected, "docs/src/reference/exit-codes.md and src/exit.rs differ");
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::canonical::{compact_json, sha256_hex};
+use crate::canonical::sha256_of;
 
 /// What became of one test. Ordered by what wins where a test is reported more than once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -130,9 +130,9 @@ impl TestSets {
         self.passed.len() + self.failed.len()
     }
 
-    /// One text for the collected set: the SHA-256, in hex, of the compact JSON array of its ids in byte order.
+    /// One text for the collected set: the SHA-256, in hex, of the canonical JSON array of its ids in byte order.
     pub fn fingerprint(&self) -> String {
-        sha256_hex(compact_json(&self.collected().collect::<Vec<_>>()))
+        sha256_of(&self.collected().collect::<Vec<_>>())
     }
 }
 
@@ -141,7 +141,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::canonical::{CanonicalError, canonical_json, read_canonical};
+    use crate::canonical::{CanonicalError, canonical_json, read_canonical, sha256_hex};
 
     fn sets(reports: &[(&str, Outcome)]) -> TestSets {
         let mut sets = TestSets::default();
@@ -177,9 +177,9 @@ mod tests {
         let b = sets(&[("a", Outcome::Passed), ("é\"", Outcome::Passed), ("b", Outcome::Skipped)]);
         assert_eq!(a.collected().collect::<Vec<_>>(), ["a", "b", "é\""]);
         assert_eq!(a.fingerprint(), b.fingerprint());
-        assert_eq!(a.fingerprint(), sha256_hex("[\"a\",\"b\",\"é\\\"\"]"));
+        assert_eq!(a.fingerprint(), sha256_hex("[\n  \"a\",\n  \"b\",\n  \"é\\\"\"\n]\n"));
         assert_ne!(a.fingerprint(), sets(&[("a", Outcome::Passed)]).fingerprint());
-        assert_eq!(TestSets::default().fingerprint(), sha256_hex("[]"));
+        assert_eq!(TestSets::default().fingerprint(), sha256_hex("[]\n"));
     }
 
     #[test]

@@ -1,6 +1,160 @@
-//! The command line.
+//! The command line: one file per command. Commands are thin; they read arguments, call the library and print.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::error::Error;
+use crate::exit::ExitCode;
+use crate::git::Repo;
+use crate::host::HostEnv;
+
+mod common;
+mod demo;
+mod diff;
+mod gate;
+mod hook;
+mod hooks;
+//mod init;
+mod list;
+mod log;
+mod promote;
+mod review;
+mod run;
+mod show;
+mod start;
+mod status;
+mod stop;
+pub mod ui;
+mod verify;
+
+use ui::{ColorChoice, Reply, Ui};
+
+/// Bounded improvement loops whose whole history is signed commits in git.
+///
+/// A worker proposes a change in a fresh worktree, a check that it cannot touch measures it, and a pure decision accepts
+/// it or rolls it back, under hard limits. Everything that happened is a signed commit under refs/loops/*.
+#[derive(Debug, Parser)]
+#[command(name = "git-loop", bin_name = "git loop", version, propagate_version = true, max_term_width = 100)]
+struct Cli {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Options that every command has.
+#[derive(Debug, Args)]
+struct Global {
+    /// Run as if started in DIR.
+    #[arg(short = 'C', value_name = "DIR", global = true)]
+    directory: Option<PathBuf>,
+    /// Sign with this key instead of user.signingkey.
+    #[arg(long, value_name = "FILE", global = true)]
+    key: Option<String>,
+    /// Print exactly one JSON object on stdout; text for people goes to stderr.
+    #[arg(long, global = true)]
+    json: bool,
+    /// When to use colour.
+    #[arg(long, value_enum, default_value_t, value_name = "WHEN", global = true)]
+    color: ColorChoice,
+    /// Do not pipe long output into a pager.
+    #[arg(long, global = true)]
+    no_pager: bool,
+    /// Say only what is asked for, and errors.
+    #[arg(short, long, global = true)]
+    quiet: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    //Init(init::InitArgs),
+    Start(start::StartArgs),
+    Run(run::RunArgs),
+    Status(status::StatusArgs),
+    List(list::ListArgs),
+    Log(log::LogArgs),
+    Show(show::ShowArgs),
+    Diff(diff::DiffArgs),
+    Stop(stop::StopArgs),
+    Review(review::ReviewArgs),
+    Promote(promote::PromoteArgs),
+    Verify(verify::VerifyArgs),
+    Gate(gate::GateArgs),
+    Hooks(hooks::HooksArgs),
+    Hook(hook::HookArgs),
+    Demo(demo::DemoArgs),
+}
+
+/// What a command works with.
+#[derive(Debug)]
+struct Context {
+    host: HostEnv,
+    ui: Ui,
+    directory: PathBuf,
+    key: Option<String>,
+}
+
+impl Context {
+    /// The repository that may be run in: not bare.
+    fn repo(&self) -> Result<Repo, Error> {
+        Ok(Repo::discover(&self.directory, &self.host)?)
+    }
+
+    /// The repository for looking only: it may be bare.
+    fn repo_to_look_at(&self) -> Result<Repo, Error> {
+        Ok(Repo::open_bare_ok(&self.directory, &self.host)?)
+    }
+}
 
 /// Parses the arguments, runs the command and returns its exit code.
 pub fn main() -> std::process::ExitCode {
-    std::process::ExitCode::SUCCESS
+    match HostEnv::from_process() {
+        Ok(host) => run_with(std::env::args_os(), host).into(),
+        Err(cause) => {
+            // Without a current folder there is nothing to be relative to, not even for a message in JSON.
+            eprintln!("error: the current folder cannot be found: {cause}");
+            ExitCode::WORKSPACE.into()
+        }
+    }
+}
+
+fn run_with(args: impl IntoIterator<Item = OsString>, host: HostEnv) -> ExitCode {
+    let cli = match Cli::try_parse_from(args) {
+        Ok(cli) => cli,
+        Err(error) => {
+            let _ = error.print();
+            // Help and version are what was asked for; everything else is bad usage, in git's code.
+            return if error.use_stderr() { ExitCode::USAGE } else { ExitCode::OK };
+        }
+    };
+    let Global { directory, key, json, color, no_pager, quiet } = cli.global;
+    let ui = Ui::new(json, quiet, color, no_pager, &host);
+    let here = host.current_dir().to_path_buf();
+    let directory = directory.map_or_else(|| here.clone(), |dir| here.join(dir));
+    let context = Context { host, ui, directory, key };
+    let result = dispatch(&context, cli.command);
+    context.ui.finish(result)
+}
+
+fn dispatch(context: &Context, command: Command) -> Result<Reply, Error> {
+    match command {
+        //Command::Init(args) => init::run(context, &args),
+        Command::Start(args) => start::run(context, &args),
+        Command::Run(args) => run::run(context, &args),
+        Command::Status(args) => status::run(context, &args),
+        Command::List(args) => list::run(context, &args),
+        Command::Log(args) => log::run(context, &args),
+        Command::Show(args) => show::run(context, &args),
+        Command::Diff(args) => diff::run(context, &args),
+        Command::Stop(args) => stop::run(context, &args),
+        Command::Review(args) => review::run(context, &args),
+        Command::Promote(args) => promote::run(context, &args),
+        Command::Verify(args) => verify::run(context, &args),
+        Command::Gate(args) => gate::run(context, &args),
+        Command::Hooks(args) => hooks::run(context, &args),
+        Command::Hook(args) => hook::run(context, &args),
+        Command::Demo(args) => demo::run(context, &args),
+    }
 }

@@ -149,6 +149,30 @@ pub enum Direction {
 }
 
 impl Direction {
+    /// The word in `loop.toml`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Minimize => "minimize",
+            Self::Maximize => "maximize",
+        }
+    }
+
+    /// How the goal is said: at most, at least.
+    pub fn goal_word(self) -> &'static str {
+        match self {
+            Self::Minimize => "at most",
+            Self::Maximize => "at least",
+        }
+    }
+
+    /// How much better `now` is than `before`; negative if it is worse.
+    pub fn gain(self, before: f64, now: f64) -> f64 {
+        match self {
+            Self::Minimize => before - now,
+            Self::Maximize => now - before,
+        }
+    }
+
     /// Whether `value` has reached `target`.
     pub fn reached(self, value: f64, target: f64) -> bool {
         match self {
@@ -172,4 +196,17 @@ pub enum MetricSource {
     Json,
     /// `metric_value` of the verdict.
     Verdict,
+}
+
+impl MetricSource {
+    /// The word in `loop.toml`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Failures => "failures",
+            Self::Exit => "exit",
+            Self::Regex => "regex",
+            Self::Json => "json",
+            Self::Verdict => "verdict",
+        }
+    }
 }

@@ -8,10 +8,12 @@
 //! | [`mod@parse`] with `walk` and `hint` | text to types: positions, unknown keys, wrong types, ranges |
 //! | `validate`, `pattern`, `lint` | the rules that a schema cannot say; faults and warnings |
 //! | [`problem`] | how a fault of the file is told: place, message, excerpt, hint |
+//! | [`resolve`] and [`frozen`] | the file resolved against a base commit; `contract.json` |
 //! | [`table`] | the generated reference of every key, and the JSON Schema |
 
 pub mod duration;
 pub mod file;
+pub mod frozen;
 mod hint;
 mod judge;
 pub mod lasting;
@@ -20,6 +22,7 @@ pub mod money;
 pub mod parse;
 mod pattern;
 pub mod problem;
+pub mod resolve;
 mod sandbox;
 mod shape;
 pub mod table;
@@ -30,7 +33,10 @@ mod walk;
 mod worker;
 
 pub use duration::Seconds;
-pub use file::LoopFile;
+pub use file::{
+    Adapter, Class, Direction, LoopFile, OnFailure, OnViolation, Preset, ReportFormat, UnknownCost, Usage,
+};
+pub use frozen::{CommandLine, Contract, ContractError, Guards, NetworkTerms, PathSets};
 pub use money::Dollars;
 pub use parse::{Parsed, parse, parse_bytes};
 pub use problem::{LoopFileError, Problem, Warning};

@@ -16,6 +16,7 @@
 //! | [`change`] | the identity of a change to one file |
 //! | [`tripwire`] | what unpromoted loops introduced, and whether a commit carries it |
 //! | [`ledger_rules`] | the rules for `refs/loops/*` and `refs/notes/loops/*` |
+//! | [`known`] | what the gate has to know of the loops, from their ledgers |
 //! | [`verdict`] | the answer |
 //! | [`shim`] and [`install`] | the hook scripts, and putting them beside the hooks that are there |
 
@@ -23,6 +24,7 @@ pub mod change;
 pub mod commits;
 pub mod input;
 pub mod install;
+pub mod known;
 pub mod ledger_rules;
 pub mod objects;
 pub mod shim;

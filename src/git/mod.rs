@@ -8,6 +8,7 @@
 //! | `refs`, `transaction`, `reflock` | reading refs, and changing several at once by compare-and-swap |
 //! | `objects`, `tree` | objects whose hash is checked; building and editing trees |
 //! | `notes` | receipts as git notes |
+//! | `short` | short forms of what the rest of the house does all the time |
 //! | `lock` | one runner per loop and machine |
 //! | `command`, `remote` | the only place that starts git, and what it is needed for |
 
@@ -23,6 +24,7 @@ mod open;
 mod reflock;
 mod refs;
 mod remote;
+mod short;
 mod signature;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -38,6 +40,7 @@ pub use objects::{Durability, ObjectError};
 pub use open::{Allow, Repo, RepoError};
 pub use refs::RefError;
 pub use remote::{PushRef, Pushed, RemoteError};
+pub use short::signature;
 pub use signature::{Signature, SignatureError};
 pub use transaction::{Expect, RefChange};
 pub use tree::{

@@ -330,7 +330,7 @@ impl Repo {
     }
 
     /// The store with objects that are being pushed, inside a hook of a server.
-    pub(super) fn incoming(&self) -> Option<&gix::odb::Handle> {
+    pub fn incoming(&self) -> Option<&gix::odb::Handle> {
         self.incoming.as_ref()
     }
 }

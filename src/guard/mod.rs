@@ -22,5 +22,11 @@ pub mod names;
 pub mod pattern;
 pub mod tree;
 
+pub use diff::{Change, DiffError, changes};
+pub use frozen::{FreezeError, Frozen, FrozenEntry, check_tree, freeze, overlap};
+pub use judge::{Paths, TreeJudgement, Violation, judge};
+pub use pattern::{PathSet, PatternError};
+pub use tree::Mode;
+
 #[cfg(test)]
 mod testing;

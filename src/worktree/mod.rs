@@ -37,6 +37,7 @@ pub use index::write_index;
 pub use manifest::{MAX_DEPTH, MAX_ENTRIES, Manifest};
 pub use reclaim::{Reclaimed, reclaim};
 pub use registration::{LinkedWorktree, NAME_PREFIX, worktree_folder, worktree_name};
+pub use remove::remove_all;
 pub use sealed::SealOptions;
 pub use snapshot::{Snapshot, SnapshotOptions, SnapshotStats, Violation, ViolationKind, snapshot};
 pub use sys::{Stat, Time};

@@ -17,7 +17,7 @@ const PATIENCE: usize = 20;
 
 /// Removes `path`, whatever it is. A missing path is fine; a link is removed, not what it points at. Only the folder
 /// that `path` lies in must be trustworthy.
-pub(super) fn remove_all(path: &Path) -> Result<(), WorktreeError> {
+pub fn remove_all(path: &Path) -> Result<(), WorktreeError> {
     let fail = || WorktreeError::io("remove", path);
     let (parent, name) = split(path).map_err(fail())?;
     let parent = match Dir::open(parent) {

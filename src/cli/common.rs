@@ -1,0 +1,242 @@
+//! What several commands need: the loop that an argument names, its verified ledger, the signer, the result object.
+
+use serde_json::{Map, Value, json};
+
+use super::Context;
+use crate::at::At;
+use crate::contract::Contract;
+use crate::error::{Error, Result, ResultExt};
+use crate::git::Repo;
+use crate::git::{LOOPS_PREFIX, LoopId, LoopRef, LoopRefKind};
+use crate::ledger::append::{Author, Tip};
+use crate::ledger::record::{Body, Role};
+use crate::ledger::state::State;
+use crate::ledger::trust::TrustRoot;
+use crate::ledger::verify::{self, Chain, Step, Verified};
+use crate::oid::Oid;
+use crate::sign::{KeyOrigin, KeyRequest, KeySpec, Signer};
+
+/// A loop that exists here.
+pub struct LoopHere {
+    /// Its id.
+    pub id: LoopId,
+    /// The tip of its ledger.
+    pub tip: Oid,
+}
+
+/// The loops of this repository, by id.
+pub fn all_loops(repo: &Repo) -> Result<Vec<LoopHere>> {
+    let refs = repo
+        .list_refs(LOOPS_PREFIX)
+        .or_workspace(|| "the refs under refs/loops/ cannot be read".to_owned())?;
+    Ok(refs
+        .into_iter()
+        .filter_map(|(name, target)| {
+            let found = LoopRef::parse(name.as_bstr()).ok()??;
+            (found.kind == LoopRefKind::Ledger).then_some(LoopHere { id: found.id, tip: Oid(target) })
+        })
+        .collect())
+}
+
+/// The loop that `argument` names: an exact id, else a numeric `contract_id`.
+pub fn find_loop(repo: &Repo, argument: &str) -> Result<LoopHere> {
+    let exact = argument.parse::<LoopId>();
+    if let Ok(id) = &exact {
+        let ledger = id.refs().ledger();
+        if let Some(tip) =
+            repo.read_ref(ledger.as_ref()).or_workspace(|| format!("{ledger} cannot be read"))?
+        {
+            return Ok(LoopHere { id: id.clone(), tip: Oid(tip) });
+        }
+    }
+    if let Ok(number) = argument.parse::<u64>() {
+        for found in all_loops(repo)? {
+            let ids = verify::record_ids(repo, found.tip.0)
+                .or_workspace(|| format!("the ledger of loop `{}` cannot be read", found.id))?;
+            if ids.first().is_some_and(|first| Oid(*first).contract_id() == number) {
+                return Ok(found);
+            }
+        }
+    }
+    exact.map_err(|why| Error::usage(format!("{argument:?} is no loop id: {why}")))?;
+    Err(no_such_loop(repo, argument))
+}
+
+fn no_such_loop(repo: &Repo, argument: &str) -> Error {
+    let known = all_loops(repo).unwrap_or_default();
+    let names: Vec<&str> = known.iter().map(|known| known.id.as_str()).collect();
+    let error = Error::usage(format!("there is no loop `{argument}` in this repository"));
+    let near = names
+        .iter()
+        .map(|name| (strsim::damerau_levenshtein(name, argument), *name))
+        .min()
+        .filter(|(distance, _)| *distance <= 2);
+    match (near, names.is_empty()) {
+        (Some((_, name)), _) => error.hint(format!("did you mean `{name}`?")),
+        (None, false) => error.hint(format!("loops here: {}", names.join(", "))),
+        (None, true) => error.hint(format!(
+            "start one with `git loop start {argument}`; loops of a remote are not cloned, fetch them with: git fetch origin 'refs/loops/*:refs/loops/*'"
+        )),
+    }
+}
+
+/// The loop that `argument` names, or the only one there is.
+pub fn find_or_only(repo: &Repo, argument: Option<&str>) -> Result<LoopHere> {
+    if let Some(argument) = argument {
+        return find_loop(repo, argument);
+    }
+    let mut all = all_loops(repo)?;
+    match all.len() {
+        0 => {
+            Err(Error::usage("there is no loop in this repository")
+                .hint("start one with `git loop start <id>`"))
+        }
+        1 => Ok(all.remove(0)),
+        _ => {
+            let names: Vec<&str> = all.iter().map(|one| one.id.as_str()).collect();
+            Err(Error::usage("which loop?").hint(format!("loops here: {}", names.join(", "))))
+        }
+    }
+}
+
+/// The verified ledger of a loop.
+pub fn verified(repo: &Repo, found: &LoopHere, trust: &TrustRoot) -> Result<Verified<Chain>> {
+    verified_with(repo, found, trust, |_| {})
+}
+
+/// The verified ledger of a loop, with a look at each record.
+pub fn verified_with(
+    repo: &Repo,
+    found: &LoopHere,
+    trust: &TrustRoot,
+    visit: impl FnMut(&Verified<Step>),
+) -> Result<Verified<Chain>> {
+    Ok(verify::verify_ledger(repo, &found.id, found.tip.0, trust, At::now(), visit)?)
+}
+
+impl Context {
+    /// The signing key: `--key`, else `loop.signingKey`, else `user.signingkey`; it has made a test signature.
+    pub(super) fn signer(&self, repo: &Repo) -> Result<Signer> {
+        let config = repo.config();
+        let (spec, base_dir) = match &self.key {
+            Some(key) => (KeySpec::new(key, KeyOrigin::Flag), self.directory.clone()),
+            None => {
+                let origins =
+                    [("loop.signingKey", KeyOrigin::LoopConfig), ("user.signingkey", KeyOrigin::UserConfig)];
+                let Some((key, origin)) =
+                    origins.into_iter().find_map(|(name, origin)| config.get(name).map(|key| (key, origin)))
+                else {
+                    return Err(Error::workspace("there is no signing key")
+                        .hint("git config user.signingkey ~/.ssh/id_ed25519.pub, or pass --key FILE")
+                        .hint("a key of its own for loops: git loop init --runner-key"));
+                };
+                (KeySpec::new(key, origin), repo.worktree_root().unwrap_or(&self.directory).to_path_buf())
+            }
+        };
+        let request = KeyRequest::from_environment(spec, base_dir);
+        let signer = Signer::open(&request)?;
+        signer.preflight()?;
+        Ok(signer)
+    }
+}
+
+/// The principal that `signer` may act as in `role`.
+pub fn author<'a>(
+    signer: &'a Signer,
+    trust: &TrustRoot,
+    contract: &Contract,
+    role: Role,
+) -> Result<Author<'a>> {
+    let principals = principals(signer, trust)?;
+    let allowed = contract.roles.of(role);
+    match principals.iter().find(|principal| allowed.contains(principal)) {
+        Some(principal) => Ok(Author { signer, principal: principal.clone() }),
+        None => Err(Error::refused(format!(
+            "{} is not a {} of loop `{}`",
+            principals.join(", "),
+            role.as_str(),
+            contract.loop_id
+        ))
+        .hint(format!(
+            "its {}s: {}; sign with one of their keys: --key FILE",
+            role.as_str(),
+            names(allowed)
+        ))),
+    }
+}
+
+/// The principals that the trust root gives the key of `signer`; at least one.
+pub fn principals(signer: &Signer, trust: &TrustRoot) -> Result<Vec<String>> {
+    let principals = trust.principals(signer.public_key(), At::now());
+    if principals.is_empty() {
+        return Err(Error::workspace(format!(
+            "the signing key {} is not known to the allowed-signers file {}",
+            signer.fingerprint(),
+            trust.source
+        ))
+        .hint("add a line `you@example.org namespaces=\"git\" ssh-ed25519 AAAA…` with its public key"));
+    }
+    Ok(principals)
+}
+
+fn names(list: &[String]) -> String {
+    if list.is_empty() { "nobody".to_owned() } else { list.join(", ") }
+}
+
+/// The fields that `status`, `run`, `stop` and `promote` have in common; they satisfy the seeds' result schema.
+pub fn result_fields(tip: &Tip, proof: &[Oid]) -> Map<String, Value> {
+    let state = &tip.state;
+    let mut fields = Map::new();
+    let mut put = |name: &str, value: Value| {
+        fields.insert(name.to_owned(), value);
+    };
+    put("loop", json!(tip.contract.loop_id));
+    put("run_id", json!(tip.contract_record));
+    put("contract_id", json!(tip.contract_record.contract_id()));
+    put("iteration", json!(state.iteration));
+    put("iteration_count", json!(state.iteration));
+    put("halt_reason", json!(state.halt_reason));
+    put("cost_cents", json!(state.cumulative_usd.cents_rounded_up()));
+    put("usd", json!(state.cumulative_usd));
+    put("objective", json!(tip.contract.objective));
+    put("class", json!(tip.contract.class));
+    put("metric", metric(&tip.contract, state));
+    put("last_green_commit", json!(state.last_green_commit));
+    put("ledger_tip", json!(tip.id));
+    put("proof", json!(proof));
+    fields
+}
+
+fn metric(contract: &Contract, state: &State) -> Value {
+    json!({
+        "name": contract.metric.name,
+        "best": state.best_metric,
+        "baseline": state.baseline.as_ref().and_then(|baseline| baseline.metric),
+        "target": contract.metric.target,
+        "direction": contract.metric.direction,
+    })
+}
+
+/// Collects what a result object calls proof: the ids of the check outputs, the accepted iteration records and the
+/// final review.
+#[derive(Debug, Default)]
+pub struct Proof(Vec<Oid>);
+
+impl Proof {
+    /// Looks at one record.
+    pub fn see(&mut self, step: &Step) {
+        match &step.record.body {
+            Body::Iteration(body) if body.receipt.decision.improved => {
+                self.0.extend(body.receipt.check.as_ref().and_then(|check| check.report));
+                self.0.push(step.id);
+            }
+            Body::Review(_) => self.0.push(step.id),
+            _ => {}
+        }
+    }
+
+    /// The ids, oldest first.
+    pub fn ids(&self) -> &[Oid] {
+        &self.0
+    }
+}

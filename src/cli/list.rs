@@ -1,0 +1,71 @@
+use std::fmt::Write as _;
+
+use clap::Args;
+use serde_json::json;
+
+use super::Context;
+use super::common::{all_loops, verified};
+use super::ui::{Reply, Tone};
+use crate::error::Result;
+use crate::exit::ExitCode;
+use crate::ledger::message::one_line;
+use crate::ledger::trust::TrustRoot;
+
+/// List the loops of this repository.
+#[derive(Debug, Args)]
+pub struct ListArgs {}
+
+pub fn run(context: &Context, _: &ListArgs) -> Result<Reply> {
+    let repo = context.repo_to_look_at()?;
+    let loops = all_loops(&repo)?;
+    if loops.is_empty() {
+        context.ui.hint("start one with `git loop start <id>`; git does not clone loops: git fetch origin 'refs/loops/*:refs/loops/*'");
+        return Ok(Reply::text("no loops\n").field("loops", json!([])));
+    }
+    let trust = TrustRoot::open(&repo)?;
+    let paint = context.ui.out();
+    let width = loops.iter().map(|found| found.id.as_str().len()).max().unwrap_or(0);
+    let mut text = String::new();
+    let mut list = Vec::new();
+    let mut exit = ExitCode::OK;
+    for found in &loops {
+        match verified(&repo, found, &trust) {
+            Ok(chain) => {
+                let state = &chain.tip.state;
+                let _ = writeln!(
+                    text,
+                    "{:width$}  {:<15} {:>3}/{:<3} {}",
+                    found.id.as_str(),
+                    state.status.as_str().replace('_', " "),
+                    state.iteration,
+                    chain.contract.limits.iterations,
+                    one_line(&chain.contract.objective, 70),
+                );
+                list.push(json!({
+                    "loop": found.id.as_str(),
+                    "status": state.status,
+                    "iteration": state.iteration,
+                    "halt_reason": state.halt_reason,
+                    "contract_id": chain.contract_record.contract_id(),
+                    "run_id": chain.contract_record,
+                    "objective": chain.contract.objective,
+                    "ledger_tip": found.tip,
+                }));
+            }
+            // One ledger that does not verify must not hide the others.
+            Err(error) => {
+                exit = ExitCode::INVARIANT;
+                let _ = writeln!(
+                    text,
+                    "{:width$}  {} {}",
+                    found.id.as_str(),
+                    paint.tone(Tone::Bad, "does not verify:"),
+                    error.chain()
+                );
+                list.push(json!({ "loop": found.id.as_str(), "status": "error", "error": error.chain(), "ledger_tip": found.tip }));
+            }
+        }
+    }
+    let status = if exit == ExitCode::OK { "ok" } else { "error" };
+    Ok(Reply::text(text).paged().status(status).field("loops", list).exit(exit))
+}

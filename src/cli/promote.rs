@@ -1,0 +1,71 @@
+use clap::Args;
+use serde_json::json;
+
+use super::Context;
+use super::common::{Proof, author, find_loop, result_fields, verified_with};
+use super::review::awaiting_review;
+use super::ui::Reply;
+use crate::at::At;
+use crate::contract::Class;
+use crate::error::{Error, Result, ResultExt};
+use crate::ledger::append::{Tip, draft, publish};
+use crate::ledger::record::{Body, PromotionBody, Role};
+use crate::ledger::trust::TrustRoot;
+use crate::oid::Oid;
+
+/// Turn a converged and independently approved loop into `succeeded`, so that its content may leave.
+#[derive(Debug, Args)]
+pub struct PromoteArgs {
+    /// The loop.
+    #[arg(value_name = "ID")]
+    id: String,
+}
+
+pub fn run(context: &Context, args: &PromoteArgs) -> Result<Reply> {
+    let repo = context.repo_to_look_at()?;
+    let trust = TrustRoot::open(&repo)?;
+    let found = find_loop(&repo, &args.id)?;
+    let mut proof = Proof::default();
+    let mut by_seq = Vec::new();
+    let chain = verified_with(&repo, &found, &trust, |step| {
+        proof.see(step);
+        by_seq.push(step.id);
+    })?;
+    let tip = Tip::from(chain.into_inner());
+    awaiting_review(&tip)?;
+    let id = &found.id;
+    if tip.contract.class == Class::LastingCode {
+        return Err(Error::refused(format!("loop `{id}` is lasting_code, which this version cannot promote yet"))
+            .hint("its packet, its independent review and its mechanical evidence are not built; until then its content stays here"));
+    }
+    if tip.state.approvals.is_empty() {
+        return Err(Error::refused(format!("loop `{id}` has no approving review yet"))
+            .hint(format!("someone other than who ran it: git loop review {id} --approve")));
+    }
+    let reviews: Vec<Oid> = tip
+        .state
+        .approvals
+        .iter()
+        .filter_map(|approval| by_seq.get(usize::try_from(approval.seq).ok()?).copied())
+        .collect();
+    let candidate = tip.state.last_green_commit;
+    let candidate_tree = Oid(repo
+        .commit_tree(candidate.0)
+        .or_workspace(|| format!("the candidate {candidate} of loop `{id}` cannot be read"))?);
+    let signer = context.signer(&repo)?;
+    let author = author(&signer, &trust, &tip.contract, Role::Promoter)?;
+    let body = PromotionBody {
+        halt: tip.state.halt.unwrap_or(tip.id),
+        reviews,
+        candidate,
+        candidate_tree,
+        tip: tip.id,
+    };
+    let next = draft(&repo, &author, &tip, Role::Promoter, |_| Body::Promotion(body), Vec::new(), At::now())?;
+    publish(&repo, found.id.refs(), Some(tip.id), &next, Vec::new(), "loop: promotion")?;
+    context.ui.hint(&format!("land it: git merge {}", candidate.short()));
+    Ok(Reply::text(format!("promoted {id}: {candidate} may leave\n"))
+        .status(next.state.status.as_str())
+        .fields(result_fields(&next, proof.ids()))
+        .field("record_id", json!(next.id)))
+}

@@ -1,0 +1,187 @@
+use std::fmt::Write as _;
+
+use clap::Args;
+use serde_json::json;
+
+use super::Context;
+use super::common::{find_loop, verified_with};
+use super::ui::{Reply, Tone};
+use crate::error::{Error, Result, ResultExt};
+use crate::escape::escape_terminal;
+use crate::ledger::message::{one_line, subject};
+use crate::ledger::receipt::{CheckReceipt, GuardViolation, Receipt, RunReceipt};
+use crate::ledger::record::{Body, Kind};
+use crate::ledger::trust::TrustRoot;
+use crate::ledger::verify::Step;
+
+/// Show one iteration in full: what the worker did, what the check saw, what was decided and why.
+#[derive(Debug, Args)]
+pub struct ShowArgs {
+    /// The loop.
+    #[arg(value_name = "ID")]
+    id: String,
+    /// The iteration; 0 is the baseline, the last one if left out.
+    #[arg(value_name = "N")]
+    iteration: Option<u32>,
+    /// Print this file of the record's evidence instead, for example worker.log or check.stdout.
+    #[arg(long, value_name = "NAME")]
+    evidence: Option<String>,
+}
+
+pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
+    let repo = context.repo_to_look_at()?;
+    let trust = TrustRoot::open(&repo)?;
+    let found = find_loop(&repo, &args.id)?;
+    let mut wanted: Option<Step> = None;
+    let chain = verified_with(&repo, &found, &trust, |step| {
+        let number = match &step.record.body {
+            Body::Baseline(_) => 0,
+            Body::Iteration(body) => body.receipt.iteration,
+            _ => return,
+        };
+        if args.iteration.is_none_or(|iteration| iteration == number) {
+            wanted = Some((**step).clone());
+        }
+    })?;
+    let Some(step) = wanted else {
+        let last = chain.tip.state.iteration;
+        return Err(match args.iteration {
+            Some(number) => Error::usage(format!("loop `{}` has no iteration {number}", found.id)),
+            None => Error::usage(format!("loop `{}` has no iteration yet", found.id)),
+        }
+        .hint(format!("iterations recorded so far: {last}; see `git loop log {}`", found.id)));
+    };
+    if let Some(name) = &args.evidence {
+        let Some((_, blob)) = step.evidence.iter().find(|(entry, _)| entry == name.as_str()) else {
+            let names: Vec<String> = step.evidence.iter().map(|(name, _)| name.to_string()).collect();
+            return Err(Error::usage(format!("the record has no evidence {name:?}"))
+                .hint(format!("it has: {}", names.join(", "))));
+        };
+        let bytes = repo.read_blob(blob.0).or_workspace(|| format!("evidence {name} cannot be read"))?;
+        let shown = String::from_utf8_lossy(&bytes);
+        return Ok(Reply::text(escape_terminal(&shown)).paged().field("evidence", shown.as_ref()));
+    }
+    let paint = context.ui.out();
+    let mut text = format!("{}\n", paint.tone(Tone::Bold, &subject(&chain.contract, &step.record)));
+    let _ = writeln!(text, "  record      {} ({})", step.id, step.record.at);
+    match &step.record.body {
+        Body::Iteration(body) => receipt(&mut text, &body.receipt),
+        Body::Baseline(body) => {
+            let _ = writeln!(text, "  base        {}", body.base);
+            check(&mut text, &body.check);
+        }
+        _ => {}
+    }
+    let names: Vec<String> = step.evidence.iter().map(|(name, _)| name.to_string()).collect();
+    let _ = writeln!(text, "  evidence    {}", names.join(", "));
+    if step.record.kind == Kind::Iteration {
+        context.ui.hint(&format!("git loop diff {} {}", found.id, step.state.iteration));
+    }
+    Ok(Reply::text(text)
+        .paged()
+        .status(chain.tip.state.status.as_str())
+        .field("loop", found.id.as_str())
+        .field("run_id", json!(chain.contract_record))
+        .field("contract_id", json!(chain.contract_record.contract_id()))
+        .field("iteration", json!(step.state.iteration))
+        .field("record_id", json!(step.id))
+        .field("record", json!(step.record)))
+}
+
+fn receipt(text: &mut String, receipt: &Receipt) {
+    let decision = &receipt.decision;
+    let _ = writeln!(
+        text,
+        "  decision    {} ({})",
+        super::super::ledger::message::verb(decision),
+        decision.reason
+    );
+    if let Some(halt) = decision.halt_reason {
+        let _ = writeln!(text, "  halts with  {halt} (exit {})", decision.exit_code);
+    }
+    let _ = writeln!(text, "  base        {}", receipt.base);
+    if let Some(candidate) = receipt.candidate {
+        let _ = writeln!(text, "  candidate   {candidate}");
+    }
+    if let Some(why) = &receipt.abandoned {
+        let _ = writeln!(text, "  abandoned   {}", one_line(why, 200));
+    }
+    if let Some(worker) = &receipt.worker {
+        run_line(text, "worker", &worker.run);
+        if let Some(failure) = &worker.failure {
+            let _ = writeln!(text, "              failed: {}", one_line(failure, 200));
+        }
+        if let Some(summary) = &worker.summary {
+            let _ = writeln!(text, "              says: {}", one_line(summary, 200));
+        }
+    }
+    let cost = &receipt.cost;
+    let usd = cost.usd.map_or_else(|| "unknown".to_owned(), |usd| format!("${usd}"));
+    let _ = writeln!(text, "  cost        {usd}");
+    let _ = writeln!(text, "  changed     {} paths", receipt.changes.count);
+    for path in &receipt.changes.paths {
+        let _ = writeln!(text, "              {path}");
+    }
+    let guards = &receipt.guards;
+    if guards.guards_intact {
+        let _ = writeln!(text, "  guards      intact");
+    }
+    let lists = [("drift", &guards.drift), ("blocked", &guards.blocked), ("tampered", &guards.tampered)];
+    for (name, list) in lists {
+        for GuardViolation { path, what } in list {
+            let _ = writeln!(text, "  {name:<11} {}: {}", one_line(path, 200), one_line(what, 200));
+        }
+    }
+    for path in &guards.outside {
+        let _ = writeln!(text, "  outside     {}", one_line(path, 200));
+    }
+    match &receipt.check {
+        Some(receipt) => check(text, receipt),
+        None => {
+            let _ = writeln!(text, "  check       not run: the row above decides without it");
+        }
+    }
+}
+
+fn check(text: &mut String, check: &CheckReceipt) {
+    run_line(text, "check", &check.run);
+    match (&check.problem, check.metric) {
+        (Some(problem), _) => {
+            let _ = writeln!(text, "  no verdict  {}", one_line(problem, 300));
+        }
+        (None, Some(metric)) => {
+            let passing = if check.passing { "passing" } else { "not passing" };
+            let _ = writeln!(text, "  metric      {metric}, {passing}");
+        }
+        (None, None) => {}
+    }
+    if let Some(counts) = &check.counts {
+        let _ = writeln!(
+            text,
+            "  tests       {} passed, {} failed, {} skipped",
+            counts.passed, counts.failed, counts.skipped
+        );
+    }
+    for (name, list) in [("regressed", &check.regressed), ("lost", &check.lost)] {
+        for test in list.iter().take(20) {
+            let _ = writeln!(text, "  {name:<11} {}", one_line(test, 200));
+        }
+    }
+    for test in check.failures.iter().flatten().take(20) {
+        let _ = writeln!(text, "  failing     {}", one_line(test, 200));
+    }
+}
+
+fn run_line(text: &mut String, name: &str, run: &RunReceipt) {
+    let how = match (run.ended.as_str(), run.exit_code, run.signal) {
+        ("itself", Some(code), _) => format!("exit {code}"),
+        ("itself", None, Some(signal)) => format!("ended by signal {signal}"),
+        (other, _, _) => other.replace('_', " "),
+    };
+    let survivors = match run.survivors {
+        0 => String::new(),
+        1 => ", 1 process left behind was ended".to_owned(),
+        more => format!(", {more} processes left behind were ended"),
+    };
+    let _ = writeln!(text, "  {name:<11} {how} after {} ms{survivors}", run.duration_ms);
+}

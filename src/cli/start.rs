@@ -1,0 +1,179 @@
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::json;
+
+use super::Context;
+use super::common::{principals, result_fields};
+use super::ui::Reply;
+use crate::contract::{self, LoopFile};
+use crate::error::{Error, Result, ResultExt};
+use crate::git::LoopId;
+use crate::git::Repo;
+use crate::iterate::interrupt::Interrupt;
+use crate::iterate::session::{self, Opening};
+use crate::iterate::start::{create, freeze, must_be_new};
+use crate::ledger::append::{Author, Tip};
+use crate::ledger::message::one_line;
+use crate::ledger::trust::TrustRoot;
+use crate::render::line::plural;
+
+/// The file that is read if none is named.
+const DEFAULT_FILE: &str = "loop.toml";
+
+/// Validate loop.toml, freeze it against a base commit and sign the contract.
+///
+/// Nothing is run and no money is spent; `git loop run <id>` does that.
+#[derive(Debug, Args)]
+pub struct StartArgs {
+    /// The id of the new loop: lower-case letters, digits, dots, dashes and underscores.
+    #[arg(value_name = "ID")]
+    id: String,
+    /// The terms; loop.toml at the top of the work tree if left out.
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// The commit to start from; HEAD if left out.
+    #[arg(long, value_name = "REV")]
+    base: Option<String>,
+    /// Run the check on the base and say what it shows; sign and record nothing.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+pub fn run(context: &Context, args: &StartArgs) -> Result<Reply> {
+    if args.dry_run {
+        return rehearse(context, args);
+    }
+    let repo = context.repo()?;
+    let tip = start(context, &repo, &args.id, args.file.as_deref(), args.base.as_deref())?;
+    context.ui.hint(&format!("git loop run {}", args.id));
+    Ok(Reply::text(format!("started {}: contract {}\n", args.id, tip.id))
+        .status(tip.state.status.as_str())
+        .fields(result_fields(&tip, &[])))
+}
+
+/// Starts the loop `id`; also what `git loop run` does for an id that is new.
+pub(super) fn start(
+    context: &Context,
+    repo: &Repo,
+    id: &str,
+    file: Option<&Path>,
+    base: Option<&str>,
+) -> Result<Tip> {
+    let id: LoopId = id.parse()?;
+    let refs = id.refs();
+    must_be_new(repo, refs, &id)?;
+    let file = read_file(context, repo, file)?;
+    let base = base_commit(repo, base)?;
+    let trust = TrustRoot::open(repo)?;
+    let signer = context.signer(repo)?;
+    let principals = principals(&signer, &trust)?;
+    let (contract, principal, warnings) = freeze(repo, &id, &file, base, &trust, &principals)?;
+    for warning in warnings {
+        context.ui.warn(&warning);
+    }
+    create(repo, refs, contract, &signer, principal)
+}
+
+fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
+    let repo = context.repo()?;
+    let id: LoopId = args.id.parse()?;
+    must_be_new(&repo, id.refs(), &id)?;
+    let file = read_file(context, &repo, args.file.as_deref())?;
+    let base = base_commit(&repo, args.base.as_deref())?;
+    let trust = TrustRoot::open(&repo)?;
+    let signer = context.signer(&repo)?;
+    let principals = principals(&signer, &trust)?;
+    let (contract, principal, warnings) = freeze(&repo, &id, &file, base, &trust, &principals)?;
+    for warning in warnings {
+        context.ui.warn(&warning);
+    }
+    context.ui.say("running the check on the base …");
+    let author = Author { signer: &signer, principal };
+    let limits = contract.limits;
+    let say = |line: &str| context.ui.say(line);
+    let opening = Opening {
+        repo: &repo,
+        host: &context.host,
+        trust: &trust,
+        author,
+        id: id.clone(),
+        interrupt: Interrupt::on_signals()?,
+        say: &say,
+    };
+    let measured = session::rehearse(opening, contract)?;
+    let mut text = String::new();
+    match (&measured.metric, &measured.problem) {
+        (Some(metric), _) => {
+            let _ =
+                writeln!(text, "{} at the base: {metric} (target {})", measured.metric_name, measured.target);
+        }
+        (None, problem) => {
+            let _ = writeln!(
+                text,
+                "no metric at the base: {}",
+                problem.as_deref().unwrap_or("the check gave none")
+            );
+        }
+    }
+    for failure in measured.failures.iter().take(20) {
+        let _ = writeln!(text, "  failing: {}", one_line(failure, 200));
+    }
+    if measured.failures.len() > 20 {
+        let _ = writeln!(text, "  and {}", plural(measured.failures.len() as u64 - 20, "more", "more"));
+    }
+    let _ = writeln!(
+        text,
+        "the check takes {:.1} s; at most {} and ${} in {}",
+        measured.seconds,
+        plural(u64::from(limits.iterations), "iteration", "iterations"),
+        limits.cost_usd,
+        super::status::span(limits.duration_seconds),
+    );
+    if measured.target_met {
+        context.ui.warn("the base meets the target already; a run would halt with no_actionable_tasks");
+    }
+    Ok(Reply::text(text)
+        .field("loop", id.as_str())
+        .field("metric", json!(measured.metric))
+        .field("problem", json!(measured.problem))
+        .field("failures", json!(measured.failures))
+        .field("target_met", measured.target_met)
+        .field("check_seconds", measured.seconds)
+        .field("limits", json!(limits)))
+}
+
+/// The terms, from `file` or from `loop.toml` at the top of the work tree.
+fn read_file(context: &Context, repo: &Repo, file: Option<&Path>) -> Result<LoopFile> {
+    let path = match file {
+        Some(file) => context.directory.join(file),
+        None => repo.worktree_root().unwrap_or(&context.directory).join(DEFAULT_FILE),
+    };
+    let shown = file.unwrap_or(Path::new(DEFAULT_FILE)).display().to_string();
+    let bytes = std::fs::read(&path).map_err(|cause| {
+        Error::usage(format!("{shown} cannot be read"))
+            .caused_by(cause)
+            .hint("write one with `git loop init`, or name another: -f FILE")
+    })?;
+    let parsed = contract::parse_bytes(&shown, &bytes)?;
+    for warning in &parsed.warnings {
+        context.ui.warn(&format!("{shown}:{}:{}: {}", warning.line, warning.column, warning.message));
+    }
+    Ok(parsed.file)
+}
+
+fn base_commit(repo: &Repo, base: Option<&str>) -> Result<gix::ObjectId> {
+    match base {
+        None => Ok(repo.require_commit()?),
+        Some(spec) => repo
+            .gix()
+            .rev_parse_single(spec)
+            .or_workspace(|| format!("--base {spec:?} names nothing in this repository"))
+            .and_then(|id| {
+                let object = id.object().or_workspace(|| format!("{spec} cannot be read"))?;
+                Ok(object.peel_to_commit().or_workspace(|| format!("--base {spec:?} is no commit"))?.id)
+            })
+            .map_err(|error| Error::usage(error.chain()).hint("name a commit, a branch or a tag")),
+    }
+}

@@ -1,0 +1,267 @@
+//! Streams, colour and the pager. Data goes to stdout; status, hints and errors go to stderr.
+
+use std::io::{self, IsTerminal, Write};
+use std::process::{Command, Stdio};
+
+use serde_json::{Map, Value, json};
+
+use crate::error::{Error, Kind};
+use crate::exit::ExitCode;
+use crate::host::HostEnv;
+
+/// When to colour.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, clap::ValueEnum)]
+pub enum ColorChoice {
+    /// On a terminal that can.
+    #[default]
+    Auto,
+    /// Always.
+    Always,
+    /// Never.
+    Never,
+}
+
+/// What colour says about a piece of text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    /// Accepted, passing, verified.
+    Good,
+    /// Blocked, failing, refused.
+    Bad,
+    /// Rejected, waiting, to be looked at.
+    Warn,
+    /// Less important.
+    Dim,
+    /// A heading.
+    Bold,
+}
+
+impl Tone {
+    fn code(self) -> &'static str {
+        match self {
+            Self::Good => "32",
+            Self::Bad => "31",
+            Self::Warn => "33",
+            Self::Dim => "2",
+            Self::Bold => "1",
+        }
+    }
+}
+
+/// Paints text or leaves it alone.
+#[derive(Debug, Clone, Copy)]
+pub struct Paint(bool);
+
+impl Paint {
+    /// Leaves text alone.
+    pub const PLAIN: Self = Self(false);
+
+    /// `text` in the colour of `tone`.
+    pub fn tone(self, tone: Tone, text: &str) -> String {
+        if self.0 { format!("\x1b[{}m{text}\x1b[0m", tone.code()) } else { text.to_owned() }
+    }
+}
+
+/// What a command answers with.
+#[derive(Debug)]
+pub struct Reply {
+    /// `ok`, or the status of the loop it is about.
+    pub status: String,
+    /// What the JSON object says besides tool, version, status and errors.
+    pub fields: Map<String, Value>,
+    /// What people read on stdout.
+    pub text: String,
+    /// Whether the text may be long enough for a pager.
+    pub paged: bool,
+    /// The exit code.
+    pub exit: ExitCode,
+}
+
+impl Reply {
+    /// A reply of status `ok` with this text.
+    pub fn text(text: impl Into<String>) -> Self {
+        Self {
+            status: "ok".to_owned(),
+            fields: Map::new(),
+            text: text.into(),
+            paged: false,
+            exit: ExitCode::OK,
+        }
+    }
+
+    /// Sets the status.
+    #[must_use]
+    pub fn status(mut self, status: impl Into<String>) -> Self {
+        self.status = status.into();
+        self
+    }
+
+    /// Adds a field to the JSON object.
+    #[must_use]
+    pub fn field(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.fields.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// Adds all fields of a JSON object.
+    #[must_use]
+    pub fn fields(mut self, fields: Map<String, Value>) -> Self {
+        self.fields.extend(fields);
+        self
+    }
+
+    /// Shows the text in a pager if it is long.
+    #[must_use]
+    pub fn paged(mut self) -> Self {
+        self.paged = true;
+        self
+    }
+
+    /// Sets the exit code.
+    #[must_use]
+    pub fn exit(mut self, code: ExitCode) -> Self {
+        self.exit = code;
+        self
+    }
+}
+
+/// The two streams and how to write on them.
+#[derive(Debug)]
+pub struct Ui {
+    json: bool,
+    quiet: bool,
+    pager: Option<String>,
+    out: Paint,
+    err: Paint,
+}
+
+impl Ui {
+    /// A user interface for these global options.
+    pub fn new(json: bool, quiet: bool, color: ColorChoice, no_pager: bool, host: &HostEnv) -> Self {
+        let dumb = host.var("TERM").is_none_or(|term| term == "dumb");
+        let paint = |terminal: bool| match color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => {
+                terminal && !dumb && host.var("NO_COLOR").is_none_or(std::ffi::OsStr::is_empty)
+            }
+        };
+        let stdout = io::stdout().is_terminal();
+        // Only the user's environment names a pager; a repository's config must not name a program that we run.
+        let pager = (stdout && !json && !no_pager && !dumb)
+            .then(|| host.str_var("GIT_PAGER").or_else(|| host.str_var("PAGER")).unwrap_or("less").to_owned())
+            .filter(|pager| !pager.is_empty() && pager != "cat");
+        Self {
+            json,
+            quiet,
+            pager,
+            out: Paint(paint(stdout) && !json),
+            err: Paint(paint(io::stderr().is_terminal())),
+        }
+    }
+
+    /// Whether the caller wants JSON.
+    pub fn json(&self) -> bool {
+        self.json
+    }
+
+    /// Paint for stdout.
+    pub fn out(&self) -> Paint {
+        self.out
+    }
+
+    /// Paint for stderr.
+    pub fn err(&self) -> Paint {
+        self.err
+    }
+
+    /// Says what is going on, on stderr, unless quiet.
+    pub fn say(&self, line: &str) {
+        if !self.quiet {
+            let _ = writeln!(io::stderr().lock(), "{line}");
+        }
+    }
+
+    /// Says what to look out for, on stderr.
+    pub fn warn(&self, line: &str) {
+        let _ = writeln!(io::stderr().lock(), "{} {line}", self.err.tone(Tone::Warn, "warning:"));
+    }
+
+    /// Names the next step, on stderr, unless quiet.
+    pub fn hint(&self, line: &str) {
+        self.say(&format!("{} {line}", self.err.tone(Tone::Dim, "hint:")));
+    }
+
+    /// Writes the answer of a command and gives its exit code.
+    pub fn finish(&self, result: Result<Reply, Error>) -> ExitCode {
+        match result {
+            Ok(reply) => {
+                if self.json {
+                    self.print(&format!("{}\n", object(&reply.status, &[], reply.fields)), false);
+                } else {
+                    self.print(&reply.text, reply.paged);
+                }
+                reply.exit
+            }
+            Err(error) => {
+                self.error(&error);
+                error.exit_code()
+            }
+        }
+    }
+
+    fn error(&self, error: &Error) {
+        let mut err = io::stderr().lock();
+        let _ = writeln!(err, "{} {}", self.err.tone(Tone::Bad, "error:"), error.chain());
+        for hint in error.hints() {
+            let _ = writeln!(err, "{} {hint}", self.err.tone(Tone::Dim, "hint:"));
+        }
+        drop(err);
+        if self.json {
+            let status = match error.kind() {
+                Kind::Refused | Kind::Halt(_) => "refused",
+                _ => "error",
+            };
+            let item = json!({ "message": error.chain(), "hints": error.hints(), "exit_code": error.exit_code().get() });
+            self.print(&format!("{}\n", object(status, &[item], Map::new())), false);
+        }
+    }
+
+    /// Writes data; a reader that has gone away is no error.
+    fn print(&self, text: &str, paged: bool) {
+        if paged
+            && let Some(pager) = &self.pager
+            && page(pager, text).is_ok()
+        {
+            return;
+        }
+        let _ = io::stdout().lock().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
+    }
+}
+
+/// The one JSON object of a command.
+fn object(status: &str, errors: &[Value], fields: Map<String, Value>) -> String {
+    let mut all = Map::new();
+    all.insert("tool".to_owned(), "git-loop".into());
+    all.insert("version".to_owned(), env!("CARGO_PKG_VERSION").into());
+    all.insert("status".to_owned(), status.into());
+    all.insert("errors".to_owned(), errors.to_vec().into());
+    all.extend(fields);
+    serde_json::to_string_pretty(&Value::Object(all)).expect("JSON values serialize")
+}
+
+fn page(pager: &str, text: &str) -> io::Result<()> {
+    let mut words = pager.split_whitespace();
+    let program = words.next().ok_or(io::ErrorKind::NotFound)?;
+    let mut command = Command::new(program);
+    command.args(words).stdin(Stdio::piped());
+    // The defaults git gives less: quit if it fits, keep colours, leave the screen alone.
+    if std::env::var_os("LESS").is_none() {
+        command.env("LESS", "FRX");
+    }
+    let mut child = command.spawn()?;
+    if let Some(mut stdin) = child.stdin.take() {
+        let _ = stdin.write_all(text.as_bytes());
+    }
+    child.wait().map(|_| ())
+}

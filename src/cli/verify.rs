@@ -1,0 +1,96 @@
+use std::fmt::Write as _;
+
+use clap::Args;
+use serde_json::json;
+
+use super::Context;
+use super::common::{LoopHere, all_loops, find_loop, verified};
+use super::ui::{Reply, Tone};
+use crate::error::{Error, Result};
+use crate::exit::ExitCode;
+use crate::ledger::trust::TrustRoot;
+
+/// Verify signatures, roles, chain, fold and every decision again, offline.
+///
+/// Nothing but the objects of this repository and your own allowed-signers file is used. Exit code 20 says that a
+/// ledger does not verify.
+#[derive(Debug, Args)]
+pub struct VerifyArgs {
+    /// The loops to verify.
+    #[arg(value_name = "ID", required_unless_present = "all")]
+    ids: Vec<String>,
+    /// Verify every loop of this repository.
+    #[arg(long, conflicts_with = "ids")]
+    all: bool,
+}
+
+/// What the objects alone cannot show.
+const BELIEVED: &[&str] = &[
+    "how worker and check ended (exit code, signal, duration)",
+    "what isolation was enforced",
+    "what the worker reported as its cost",
+    "that refs, config and hooks were left alone while the worker ran",
+];
+
+pub fn run(context: &Context, args: &VerifyArgs) -> Result<Reply> {
+    let repo = context.repo_to_look_at()?;
+    let trust = TrustRoot::open(&repo)?;
+    let loops: Vec<LoopHere> = if args.all {
+        all_loops(&repo)?
+    } else {
+        args.ids.iter().map(|id| find_loop(&repo, id)).collect::<Result<_>>()?
+    };
+    if loops.is_empty() {
+        return Ok(Reply::text("no loops to verify\n").field("loops", json!([])));
+    }
+    let paint = context.ui.out();
+    let mut text = String::new();
+    let mut list = Vec::new();
+    let mut failed: Vec<Error> = Vec::new();
+    for found in &loops {
+        match verified(&repo, found, &trust) {
+            Ok(chain) => {
+                for warning in &chain.warnings {
+                    context.ui.warn(&format!("{}: {warning}", found.id));
+                }
+                let _ = writeln!(
+                    text,
+                    "{} {}: {} records and {} decisions hold; ledger tip {}",
+                    paint.tone(Tone::Good, "ok"),
+                    found.id,
+                    chain.records,
+                    chain.decisions,
+                    found.tip
+                );
+                list.push(json!({
+                    "loop": found.id.as_str(), "ok": true, "records": chain.records, "decisions": chain.decisions,
+                    "ledger_tip": found.tip, "contract_id": chain.contract_record.contract_id(),
+                    "run_id": chain.contract_record, "warnings": chain.warnings,
+                }));
+            }
+            Err(error) => {
+                let _ = writeln!(text, "{} {}: {}", paint.tone(Tone::Bad, "FAILED"), found.id, error.chain());
+                list.push(json!({ "loop": found.id.as_str(), "ok": false, "error": error.chain(), "ledger_tip": found.tip }));
+                failed.push(error);
+            }
+        }
+    }
+    if failed.is_empty() {
+        context.ui.say(&format!(
+            "verified against {}; believed, not shown: {}",
+            trust.source,
+            BELIEVED.join("; ")
+        ));
+        return Ok(Reply::text(text).field("loops", list).field("believed", json!(BELIEVED)));
+    }
+    for error in &failed {
+        for hint in error.hints() {
+            context.ui.hint(hint);
+        }
+    }
+    Ok(Reply::text(text)
+        .status("error")
+        .field("loops", list)
+        .field("believed", json!(BELIEVED))
+        .exit(ExitCode::INVARIANT))
+}

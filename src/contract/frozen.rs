@@ -1,0 +1,435 @@
+//! `contract.json`: the terms of a loop as they were frozen. Never changes after it is signed.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use super::file::{
+    Adapter, Class, Direction, History, MetricSource, OnFailure, OnViolation, Preset, ReportFormat,
+    UnknownCost, Usage,
+};
+use super::lasting::LastingTerms;
+use crate::canonical::{self, CanonicalError};
+use crate::check::{Format, MetricSource as MetricFrom};
+use crate::git::ObjectError;
+use crate::git::Repo;
+use crate::guard::{FreezeError, Frozen, FrozenEntry, PathSet, PatternError};
+use crate::ledger::receipt::{ModelIdentity, SamplingParameters};
+use crate::ledger::record::Role;
+use crate::money::MicroUsd;
+use crate::oid::Oid;
+use crate::sandbox::toolchain;
+
+/// The schema id of `contract.json`.
+pub const CONTRACT_SCHEMA: &str = "git-loop/contract/v1";
+
+/// The rules that this version decides and folds by. 0 makes no promise yet.
+pub const RULES: u32 = 0;
+
+/// The frozen terms of a loop.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Contract {
+    /// Always [`CONTRACT_SCHEMA`].
+    pub schema: String,
+    /// The rules that every record of this loop is written under.
+    pub rules: u32,
+    /// The id of the loop.
+    #[serde(rename = "loop")]
+    pub loop_id: String,
+    /// The contract that this one renews; null for a new loop.
+    pub parent: Option<Oid>,
+    /// What the loop is for.
+    pub objective: String,
+    /// What kind of change it makes.
+    pub class: Class,
+    /// Where it starts.
+    pub base: Base,
+    /// Which paths are whose.
+    pub paths: PathTerms,
+    /// The check paths as they are at the base.
+    pub frozen: FrozenTerms,
+    /// Who proposes.
+    pub worker: WorkerTerms,
+    /// How worktrees are made.
+    pub worktree: WorktreeTerms,
+    /// What judges.
+    pub check: CheckTerms,
+    /// What is measured.
+    pub metric: MetricTerms,
+    /// Where it ends.
+    pub limits: LimitTerms,
+    /// What a violated guard means.
+    pub guards: GuardTerms,
+    /// What isolation is asked for.
+    pub sandbox: SandboxTerms,
+    /// Who may act as what, by principal.
+    pub roles: RoleTerms,
+    /// Who was known when it was frozen; for the record, whoever verifies judges by their own list.
+    pub trust: TrustTerms,
+    /// The terms of lasting code; null for any other class.
+    pub lasting: Option<LastingTerms>,
+}
+
+/// Where a loop starts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Base {
+    /// The commit.
+    pub commit: Oid,
+    /// Its tree.
+    pub tree: Oid,
+}
+
+/// Which paths are whose, as gitignore-style patterns.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PathTerms {
+    /// The worker's.
+    pub mutable: Vec<String>,
+    /// The check's.
+    pub check: Vec<String>,
+    /// Nobody's, besides the built-in ones.
+    pub blocked: Vec<String>,
+}
+
+/// The check paths as they are at the base.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FrozenTerms {
+    /// The tree that holds them and nothing else; `frozen/` of the contract record.
+    pub tree: Oid,
+    /// Each of them, in path order.
+    pub entries: Vec<FrozenEntry>,
+}
+
+/// Who proposes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkerTerms {
+    /// The command.
+    pub command: CommandLine,
+    /// What it is called.
+    pub agent: Option<String>,
+    /// The model that it is asked to use.
+    pub model: Option<ModelIdentity>,
+    /// How the model is asked to sample.
+    pub sampling: Option<SamplingParameters>,
+    /// How its cost is read.
+    pub usage: Usage,
+    /// How long one run may take.
+    pub timeout_seconds: u64,
+    /// The variables that are passed through, by name.
+    pub env: Vec<String>,
+    /// What its failure means.
+    pub on_failure: OnFailure,
+    /// What each start reserves; null: the largest cost so far.
+    pub reserve_usd: Option<MicroUsd>,
+}
+
+/// A command to run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CommandLine {
+    /// Program and arguments.
+    Exec(Vec<String>),
+    /// A line for a shell under `pipefail`.
+    Shell(String),
+}
+
+/// How worktrees are made.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorktreeTerms {
+    /// Folders that are copied, on write, into every fresh worktree.
+    pub warm: Vec<String>,
+}
+
+/// What judges.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CheckTerms {
+    /// The command.
+    pub command: CommandLine,
+    /// How its report is read.
+    pub format: ReportFormat,
+    /// Where the report is, if it is a file.
+    pub report: Option<String>,
+    /// How long one run may take.
+    pub timeout_seconds: u64,
+    /// The exit code that means success.
+    pub success_exit_code: u8,
+    /// Variables with fixed values.
+    pub env: BTreeMap<String, String>,
+}
+
+/// What is measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct MetricTerms {
+    /// What it is called.
+    pub name: String,
+    /// Which way is better.
+    pub direction: Direction,
+    /// What is to be reached.
+    pub target: f64,
+    /// Where it is read from.
+    pub from: MetricSource,
+    /// For `from = "regex"`.
+    pub pattern: Option<String>,
+    /// For `from = "json"`.
+    pub pointer: Option<String>,
+    /// The least improvement that counts.
+    pub min_improvement: f64,
+}
+
+/// Where a loop ends. All hard.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct LimitTerms {
+    /// Iterations.
+    pub iterations: u32,
+    /// Money.
+    pub cost_usd: MicroUsd,
+    /// Tokens; null without a limit.
+    pub tokens: Option<u64>,
+    /// Wall time, in seconds.
+    pub duration_seconds: u64,
+    /// Iterations in a row that were not accepted.
+    pub no_progress: u32,
+    /// How often one test may regress.
+    pub regression_limit: u32,
+    /// How often a failing set may come back.
+    pub oscillation_limit: u32,
+    /// What an unknown cost means.
+    pub unknown_cost: UnknownCost,
+    /// Head and tail of captured output that is kept, in KiB each.
+    pub evidence_kib: u32,
+}
+
+/// What a violated guard means.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GuardTerms {
+    /// Halt or reject.
+    pub on_violation: OnViolation,
+}
+
+/// What isolation is asked for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SandboxTerms {
+    /// The adapters that a runner may use, the preferred one first.
+    pub allowed: Vec<Adapter>,
+    /// The toolchains that both commands get.
+    pub presets: Vec<Preset>,
+    /// Further paths that they may read.
+    pub read_only: Vec<String>,
+    /// The worker's network: `none` or `host`.
+    pub worker_network: NetworkTerms,
+    /// What the worker sees of the history.
+    pub worker_history: History,
+    /// The check's network.
+    pub check_network: NetworkTerms,
+}
+
+/// Whether there is a network.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum NetworkTerms {
+    /// No way out.
+    None,
+    /// The machine's.
+    Host,
+}
+
+/// Who may act as what, by principal; resolved to explicit lists.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RoleTerms {
+    /// Agrees to the terms.
+    pub approver: Vec<String>,
+    /// Runs the loop.
+    pub runner: Vec<String>,
+    /// May stop it.
+    pub operator: Vec<String>,
+    /// Judges the result.
+    pub reviewer: Vec<String>,
+    /// Lets it leave.
+    pub promoter: Vec<String>,
+    /// Who is a person.
+    pub people: Vec<String>,
+}
+
+impl RoleTerms {
+    /// The principals of a role.
+    pub fn of(&self, role: Role) -> &[String] {
+        match role {
+            Role::Approver => &self.approver,
+            Role::Runner => &self.runner,
+            Role::Operator => &self.operator,
+            Role::Reviewer => &self.reviewer,
+            Role::Promoter => &self.promoter,
+        }
+    }
+}
+
+/// Who was known when the contract was frozen.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TrustTerms {
+    /// The text of the allowed-signers file.
+    pub allowed_signers: String,
+}
+
+/// Why bytes are not a contract, or a contract contradicts its base.
+#[derive(Debug, thiserror::Error)]
+pub enum ContractError {
+    /// Not canonical, or a field is missing or of another type.
+    #[error(transparent)]
+    Canonical(#[from] CanonicalError),
+    /// Another schema or another major version of it.
+    #[error("schema {0:?} is not known to this version, which reads {CONTRACT_SCHEMA:?}")]
+    Schema(String),
+    /// Rules that this version does not know.
+    #[error("rules {0} are not known to this version of git-loop, which knows {RULES}")]
+    Rules(u32),
+    /// A mode that this version cannot judge.
+    #[error("{0}")]
+    NotBuilt(String),
+    /// The base cannot be read.
+    #[error("base: {0}")]
+    Base(#[from] ObjectError),
+    /// The base commit has another tree.
+    #[error("base commit {commit} has tree {found}, the contract names {named}")]
+    BaseTree {
+        /// The commit.
+        commit: Oid,
+        /// Its tree.
+        found: Oid,
+        /// The tree in the contract.
+        named: Oid,
+    },
+    /// A pattern is malformed.
+    #[error(transparent)]
+    Pattern(#[from] PatternError),
+    /// The check paths cannot be frozen.
+    #[error(transparent)]
+    Freeze(#[from] FreezeError),
+    /// The frozen paths are not those of the base.
+    #[error("frozen: {0}")]
+    Frozen(String),
+}
+
+impl Contract {
+    /// Reads the bytes of a `contract.json`, which must be canonical.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, ContractError> {
+        let contract: Self = canonical::read_canonical(bytes)?;
+        if contract.schema != CONTRACT_SCHEMA {
+            return Err(ContractError::Schema(contract.schema));
+        }
+        if contract.rules != RULES {
+            return Err(ContractError::Rules(contract.rules));
+        }
+        let metric = &contract.metric;
+        MetricFrom::from_parts(metric.from.as_str(), metric.pattern.as_deref(), metric.pointer.as_deref())
+            .map_err(|error| ContractError::NotBuilt(error.to_string()))?;
+        Format::parse_name(contract.check.format.as_str())
+            .map_err(|error| ContractError::NotBuilt(error.to_string()))?;
+        Ok(contract)
+    }
+
+    /// The canonical bytes of `contract.json`.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        canonical::canonical_json(self).into_bytes()
+    }
+
+    /// SHA-256 over the canonical JSON of `check`.
+    pub fn check_cmd_sha(&self) -> String {
+        canonical::sha256_of(&self.check)
+    }
+
+    /// The compiled patterns and the frozen paths, which must be exactly what the patterns select at the base.
+    pub fn guards(&self, repo: &Repo) -> Result<Guards, ContractError> {
+        let tree = Oid(repo.commit_tree(self.base.commit.0)?);
+        if tree != self.base.tree {
+            return Err(ContractError::BaseTree {
+                commit: self.base.commit,
+                found: tree,
+                named: self.base.tree,
+            });
+        }
+        let sets = PathSets {
+            mutable: PathSet::parse(&self.paths.mutable)?,
+            check: PathSet::parse(&self.paths.check)?,
+            blocked: PathSet::parse(&self.paths.blocked)?,
+        };
+        // Trees made on the way are for comparing only; they stay in memory.
+        let trees = repo.gix().clone().with_object_memory();
+        let frozen = crate::guard::freeze(&trees, &tree.0, &sets.check)?;
+        if self.frozen.tree.0 != frozen.tree || self.frozen.entries != frozen.entries {
+            return Err(ContractError::Frozen(
+                "the entries are not those that the patterns select at the base".to_owned(),
+            ));
+        }
+        Ok(Guards { sets, frozen })
+    }
+
+    /// Where the metric comes from.
+    pub fn metric_source(&self) -> MetricFrom {
+        let metric = &self.metric;
+        MetricFrom::from_parts(metric.from.as_str(), metric.pattern.as_deref(), metric.pointer.as_deref())
+            .expect("a contract's metric was checked when it was read")
+    }
+
+    /// How the report is read.
+    pub fn report_format(&self) -> Format {
+        Format::parse_name(self.check.format.as_str())
+            .expect("a contract's format was checked when it was read")
+    }
+}
+
+impl WorkerTerms {
+    /// Whether the contract declares that the worker costs nothing.
+    pub fn costs_nothing(&self) -> bool {
+        self.usage == Usage::None
+    }
+}
+
+/// What the guards need of a contract, compiled once.
+#[derive(Debug, Clone)]
+pub struct Guards {
+    /// The patterns.
+    pub sets: PathSets,
+    /// The check paths as frozen.
+    pub frozen: Frozen,
+}
+
+/// The compiled patterns of a contract.
+#[derive(Debug, Clone)]
+pub struct PathSets {
+    /// The worker's.
+    pub mutable: PathSet,
+    /// The check's.
+    pub check: PathSet,
+    /// Nobody's.
+    pub blocked: PathSet,
+}
+
+impl CommandLine {
+    /// As one line, for people.
+    pub fn display(&self) -> String {
+        match self {
+            Self::Exec(words) => words.join(" "),
+            Self::Shell(line) => line.clone(),
+        }
+    }
+}
+
+impl From<toolchain::Preset> for Preset {
+    fn from(preset: toolchain::Preset) -> Self {
+        match preset {
+            toolchain::Preset::Cargo => Self::Cargo,
+            toolchain::Preset::Python => Self::Python,
+            toolchain::Preset::Node => Self::Node,
+        }
+    }
+}
+
+impl From<Preset> for toolchain::Preset {
+    fn from(preset: Preset) -> Self {
+        match preset {
+            Preset::Cargo => Self::Cargo,
+            Preset::Python => Self::Python,
+            Preset::Node => Self::Node,
+        }
+    }
+}

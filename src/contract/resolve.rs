@@ -1,0 +1,282 @@
+//! From a validated `loop.toml` to a frozen contract: the base commit is looked up, the check paths are frozen, toolchain
+//! presets are detected and roles become explicit lists.
+
+use std::ffi::OsString;
+
+use gix::ObjectId;
+use gix::bstr::{BString, ByteSlice};
+
+use super::file::{Adapter, Class, Command, LoopFile, Model, Network, NetworkMode, Preset, Roles, Sampling};
+use super::frozen::{
+    Base, CONTRACT_SCHEMA, CheckTerms, CommandLine, Contract, FrozenTerms, GuardTerms, LimitTerms,
+    MetricTerms, NetworkTerms, PathSets, PathTerms, RULES, RoleTerms, SandboxTerms, TrustTerms, WorkerTerms,
+    WorktreeTerms,
+};
+use crate::error::{Error, Result, ResultExt};
+use crate::escape::escape_path;
+use crate::git::LoopId;
+use crate::git::Repo;
+use crate::guard::{self, PathSet};
+use crate::ledger::receipt::{ModelIdentity, SamplingParameters};
+use crate::ledger::trust::TrustRoot;
+use crate::money::MicroUsd;
+use crate::oid::Oid;
+use crate::sandbox::toolchain;
+
+/// The most paths that one message lists.
+const LISTED: usize = 5;
+
+/// A contract and what its author should know.
+#[derive(Debug)]
+pub struct Resolved {
+    /// The terms, ready to be signed.
+    pub contract: Contract,
+    /// What is allowed but worth a second look.
+    pub warnings: Vec<String>,
+}
+
+/// Freezes `file` against the commit `base`. `starter` is the principal of the key that will sign the contract.
+pub fn resolve(
+    repo: &Repo,
+    id: &LoopId,
+    file: &LoopFile,
+    base: ObjectId,
+    trust: &TrustRoot,
+    starter: &str,
+) -> Result<Resolved> {
+    let mut warnings = Vec::new();
+    let tree = repo.commit_tree(base).or_workspace(|| format!("the base commit {base} cannot be read"))?;
+    let sets = PathSets {
+        mutable: patterns("paths.mutable", &file.paths.mutable)?,
+        check: patterns("paths.check", &file.paths.check)?,
+        blocked: patterns("paths.blocked", &file.paths.blocked)?,
+    };
+    let frozen = guard::freeze(repo.gix(), &tree, &sets.check)?;
+    let entries =
+        repo.list_tree_recursive(tree).or_workspace(|| format!("the tree of {base} cannot be read"))?;
+    let paths: Vec<BString> = entries.into_iter().map(|entry| entry.path).collect();
+    let overlap = guard::overlap(&sets.mutable, &sets.check, paths.iter().map(|path| path.as_bstr()));
+    if !overlap.is_empty() {
+        let shown: Vec<String> =
+            overlap.iter().take(LISTED).map(|path| escape_path(path.as_bstr())).collect();
+        let more = if overlap.len() > LISTED {
+            format!(" and {} more", overlap.len() - LISTED)
+        } else {
+            String::new()
+        };
+        return Err(Error::usage(format!(
+            "paths.mutable and paths.check overlap at the base commit: {}{more}",
+            shown.join(", ")
+        ))
+        .hint("a worker must not be able to change what judges it; take these paths out of paths.mutable"));
+    }
+    if !paths.iter().any(|path| sets.mutable.matches(path.as_bstr())) {
+        warnings.push(
+            "paths.mutable matches no file of the base commit; the worker can only add files".to_owned(),
+        );
+    }
+    for folder in &file.worktree.warm {
+        let prefix = format!("{folder}/");
+        if let Some(path) =
+            paths.iter().find(|path| path.starts_with(prefix.as_bytes()) || **path == folder.as_str())
+        {
+            return Err(Error::usage(format!(
+                "worktree.warm folder {folder:?} holds a tracked file: {}",
+                escape_path(path.as_bstr())
+            ))
+            .hint("warm folders are build caches; a candidate cannot change them"));
+        }
+    }
+    let roles = resolve_roles(&file.roles, trust, starter, file.class, &mut warnings)?;
+    let presets = match &file.sandbox.presets {
+        Some(presets) => presets.clone(),
+        None => detect_presets(file, &paths),
+    };
+    let contract = Contract {
+        schema: CONTRACT_SCHEMA.to_owned(),
+        rules: RULES,
+        loop_id: id.to_string(),
+        parent: None,
+        objective: file.objective.clone(),
+        class: file.class,
+        base: Base { commit: Oid(base), tree: Oid(tree) },
+        paths: PathTerms {
+            mutable: file.paths.mutable.clone(),
+            check: file.paths.check.clone(),
+            blocked: file.paths.blocked.clone(),
+        },
+        frozen: FrozenTerms { tree: Oid(frozen.tree), entries: frozen.entries },
+        worker: WorkerTerms {
+            command: command(&file.worker.command),
+            agent: file.worker.agent.clone(),
+            model: model(&file.worker.model),
+            sampling: sampling(&file.worker.sampling),
+            usage: file.worker.usage,
+            timeout_seconds: file.worker.timeout.get(),
+            env: file.worker.env.clone(),
+            on_failure: file.worker.on_failure,
+            reserve_usd: file.worker.reserve_usd.map(|dollars| MicroUsd::from_micros(dollars.micros())),
+        },
+        worktree: WorktreeTerms { warm: file.worktree.warm.clone() },
+        check: CheckTerms {
+            command: command(&file.check.command),
+            format: file.check.format,
+            report: file.check.report.clone(),
+            timeout_seconds: file.check.timeout.get(),
+            success_exit_code: file.check.success_exit_code,
+            env: file.check.env.clone(),
+        },
+        metric: MetricTerms {
+            name: file.metric.name.clone(),
+            direction: file.metric.direction,
+            target: file.metric.target,
+            from: file.metric.from,
+            pattern: file.metric.pattern.clone(),
+            pointer: file.metric.pointer.clone(),
+            min_improvement: file.metric.min_improvement,
+        },
+        limits: LimitTerms {
+            iterations: file.limits.iterations,
+            cost_usd: MicroUsd::from_micros(file.limits.cost_usd.micros()),
+            tokens: file.limits.tokens,
+            duration_seconds: file.limits.duration.get(),
+            no_progress: file.limits.no_progress,
+            regression_limit: file.limits.regression_limit,
+            oscillation_limit: file.limits.oscillation_limit,
+            unknown_cost: file.limits.unknown_cost,
+            evidence_kib: file.limits.evidence_kib,
+        },
+        guards: GuardTerms { on_violation: file.guards.on_violation },
+        sandbox: SandboxTerms {
+            allowed: file.sandbox.allowed.clone(),
+            presets,
+            read_only: file.sandbox.read_only.clone(),
+            worker_network: network(&file.sandbox.worker.network)?,
+            worker_history: file.sandbox.worker.history,
+            check_network: network(&file.sandbox.check.network)?,
+        },
+        roles,
+        trust: TrustTerms { allowed_signers: trust.text.clone() },
+        lasting: file.lasting_terms(),
+    };
+    if contract.sandbox.allowed.contains(&Adapter::None) {
+        warnings.push(
+            "sandbox.allowed has \"none\": on a machine where nothing stronger works, worker and check run with your own rights"
+                .to_owned(),
+        );
+    }
+    Ok(Resolved { contract, warnings })
+}
+
+fn patterns(key: &str, list: &[String]) -> Result<PathSet> {
+    PathSet::parse(list)
+        .map_err(|cause| Error::usage(format!("{key} has a pattern that is not valid")).caused_by(cause))
+}
+
+fn resolve_roles(
+    roles: &Roles,
+    trust: &TrustRoot,
+    starter: &str,
+    class: Class,
+    warnings: &mut Vec<String>,
+) -> Result<RoleTerms> {
+    let me = || vec![starter.to_owned()];
+    let runner = roles.runner.clone().unwrap_or_else(me);
+    let others: Vec<String> = trust.everyone().into_iter().filter(|one| !runner.contains(one)).collect();
+    let resolved = RoleTerms {
+        approver: roles.approver.clone().unwrap_or_else(me),
+        operator: roles.operator.clone().unwrap_or_else(|| others.clone()),
+        reviewer: roles.reviewer.clone().unwrap_or_else(|| others.clone()),
+        promoter: roles.promoter.clone().unwrap_or(others),
+        people: roles.people.clone().unwrap_or_default(),
+        runner,
+    };
+    if !resolved.approver.iter().any(|one| one == starter) {
+        return Err(Error::refused(format!("{starter} may not approve this contract")).hint(format!(
+            "roles.approver names {}; start it with one of their keys: --key FILE",
+            resolved.approver.join(", ")
+        )));
+    }
+    if class == Class::LastingCode {
+        if resolved.runner.iter().any(|one| one == starter) {
+            return Err(Error::refused("a lasting_code contract needs an approver other than its runner")
+                .hint("set roles.runner to the principal that will run it, and start it with another key: --key FILE"));
+        }
+        if resolved.reviewer.iter().all(|one| resolved.runner.contains(one)) {
+            return Err(Error::refused("a lasting_code contract needs a reviewer other than its runner")
+                .hint("name one in roles.reviewer and in the allowed-signers file"));
+        }
+    }
+    if resolved.reviewer.iter().all(|one| resolved.runner.contains(one)) {
+        warnings.push("nobody could review this loop: no principal of the allowed-signers file is other than the runner".to_owned());
+    } else if resolved.promoter.is_empty() {
+        warnings.push("nobody could promote this loop".to_owned());
+    }
+    let known = trust.everyone();
+    let lists = [
+        ("approver", &resolved.approver),
+        ("runner", &resolved.runner),
+        ("operator", &resolved.operator),
+        ("reviewer", &resolved.reviewer),
+        ("promoter", &resolved.promoter),
+    ];
+    for (role, list) in lists {
+        for principal in list {
+            if !known.contains(principal) {
+                warnings.push(format!(
+                    "roles.{role} names {principal}, who is not in the allowed-signers file {}",
+                    trust.source
+                ));
+            }
+        }
+    }
+    Ok(resolved)
+}
+
+/// The toolchains that the check seems to need.
+fn detect_presets(file: &LoopFile, paths: &[BString]) -> Vec<Preset> {
+    let words: Vec<OsString> = match &file.check.command {
+        Command::Args(words) => words.iter().map(OsString::from).collect(),
+        Command::Shell(line) => line.split_whitespace().map(OsString::from).collect(),
+    };
+    let top: Vec<String> =
+        paths.iter().filter(|path| !path.contains(&b'/')).map(ToString::to_string).collect();
+    toolchain::detect(&words, top.iter().map(String::as_str)).into_iter().map(Preset::from).collect()
+}
+
+fn command(command: &Command) -> CommandLine {
+    match command {
+        Command::Args(words) => CommandLine::Exec(words.clone()),
+        Command::Shell(line) => CommandLine::Shell(line.clone()),
+    }
+}
+
+fn network(network: &Network) -> Result<NetworkTerms> {
+    match network {
+        Network::Mode(NetworkMode::None) => Ok(NetworkTerms::None),
+        Network::Mode(NetworkMode::Host) => Ok(NetworkTerms::Host),
+        // Refused when the file was parsed; here once more, so that it can never be weakened to something else.
+        Network::Allow(_) => Err(Error::usage("a network allow-list is not built yet")
+            .hint("use network = \"none\" or network = \"host\"")),
+    }
+}
+
+fn model(model: &Model) -> Option<ModelIdentity> {
+    (*model != Model::default()).then(|| ModelIdentity {
+        provider: model.provider.clone(),
+        model_id: model.model_id.clone(),
+        version: model.version.clone(),
+        quantization: model.quantization.clone(),
+        runtime: model.runtime.clone(),
+        endpoint: model.endpoint.clone(),
+    })
+}
+
+fn sampling(sampling: &Sampling) -> Option<SamplingParameters> {
+    (*sampling != Sampling::default()).then_some(SamplingParameters {
+        temperature: sampling.temperature,
+        top_p: sampling.top_p,
+        seed: sampling.seed,
+        max_tokens: sampling.max_tokens,
+    })
+}

@@ -1,0 +1,144 @@
+//! The limits: all hard. First match wins, in the order of [`Limit`].
+
+use super::{Evidence, Outcome, Row, unknown_cost_stops};
+use crate::contract::{Contract, OnFailure};
+use crate::exit::HaltReason;
+use crate::ledger::record::Remaining;
+use crate::ledger::state::State;
+use crate::money::MicroUsd;
+
+/// What ends a run, in the order in which they are asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Limit {
+    /// The time is up.
+    Deadline,
+    /// The worker failed and the contract says to halt then; its stop keeps the name of the row.
+    WorkerFailed,
+    /// Money or tokens are spent.
+    Cost,
+    /// The target is met.
+    TargetMet,
+    /// The iterations are used up.
+    Iterations,
+    /// Too many iterations in a row were not accepted.
+    NoProgress,
+}
+
+impl Limit {
+    /// The stable name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Deadline => "deadline",
+            Self::WorkerFailed => "worker_failed",
+            Self::Cost => "cost_limit",
+            Self::TargetMet => "target_met",
+            Self::Iterations => "iteration_limit",
+            Self::NoProgress => "no_progress_limit",
+        }
+    }
+}
+
+/// The end of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stop {
+    /// What ended it.
+    pub limit: Limit,
+    /// The string for other programs.
+    pub halt_reason: HaltReason,
+}
+
+impl Stop {
+    fn new(limit: Limit, halt_reason: HaltReason) -> Self {
+        Self { limit, halt_reason }
+    }
+}
+
+/// Whether the run ends with this iteration. `state` is the state after its checkpoint.
+pub(super) fn after(
+    contract: &Contract,
+    state: &State,
+    evidence: &Evidence,
+    row: Row,
+    outcome: Outcome,
+) -> Option<Stop> {
+    let limits = &contract.limits;
+    if evidence.hit_deadline {
+        return Some(Stop::new(Limit::Deadline, HaltReason::DeadlineExceeded));
+    }
+    if row == Row::WorkerFailed && contract.worker.on_failure == OnFailure::Halt {
+        return Some(Stop::new(Limit::WorkerFailed, HaltReason::ExecutionFailure));
+    }
+    let spent = state.cumulative_usd.saturating_add(evidence.usd.unwrap_or(MicroUsd::ZERO));
+    let tokens = state.counters.tokens.saturating_add(evidence.tokens);
+    if spent > limits.cost_usd || limits.tokens.is_some_and(|limit| tokens > limit) {
+        return Some(Stop::new(Limit::Cost, HaltReason::BudgetExceeded));
+    }
+    if evidence.elapsed_seconds >= limits.duration_seconds {
+        return Some(Stop::new(Limit::Deadline, HaltReason::DeadlineExceeded));
+    }
+    if row == Row::TargetMet {
+        return Some(Stop::new(Limit::TargetMet, HaltReason::SuccessConditionMet));
+    }
+    if state.iteration.saturating_add(1) >= limits.iterations {
+        return Some(Stop::new(Limit::Iterations, HaltReason::MaxIterationsReached));
+    }
+    if row != Row::Abandoned
+        && outcome != Outcome::Accept
+        && state.counters.no_progress.saturating_add(1) >= limits.no_progress
+    {
+        return Some(Stop::new(Limit::NoProgress, no_progress_reason(contract, state, evidence)));
+    }
+    None
+}
+
+/// Which of the three kinds of standing still it is.
+fn no_progress_reason(contract: &Contract, state: &State, evidence: &Evidence) -> HaltReason {
+    let in_a_row = evidence.check.as_ref().filter(|check| !check.failing_set_empty).and_then(|check| {
+        let set = check.failing_set.as_ref()?;
+        let before = state.counters.same_failures.as_ref().filter(|before| before.set == *set);
+        Some(before.map_or(0, |before| before.iterations) + 1)
+    });
+    if in_a_row.is_some_and(|count| count >= contract.limits.no_progress) {
+        HaltReason::SameFailureRepeated
+    } else if state.counters.accepted == 0 {
+        HaltReason::InfeasibleSuspected
+    } else {
+        HaltReason::NoProgressDetected
+    }
+}
+
+/// Whether the loop must stop instead of starting another worker. `elapsed_seconds` is the loop's time;
+/// `reservation` is what the next worker start would reserve.
+pub fn before_start(
+    contract: &Contract,
+    state: &State,
+    elapsed_seconds: u64,
+    reservation: MicroUsd,
+) -> Option<Stop> {
+    let limits = &contract.limits;
+    let spent = state.cumulative_usd.saturating_add(reservation);
+    if unknown_cost_stops(contract, state.counters.unknown_costs)
+        || spent > limits.cost_usd
+        || limits.tokens.is_some_and(|limit| state.counters.tokens > limit)
+    {
+        return Some(Stop::new(Limit::Cost, HaltReason::BudgetExceeded));
+    }
+    if elapsed_seconds >= limits.duration_seconds {
+        return Some(Stop::new(Limit::Deadline, HaltReason::DeadlineExceeded));
+    }
+    if state.iteration >= limits.iterations {
+        return Some(Stop::new(Limit::Iterations, HaltReason::MaxIterationsReached));
+    }
+    None
+}
+
+/// What is left of each limit before the next iteration.
+pub fn remaining(contract: &Contract, state: &State, elapsed_seconds: u64) -> Remaining {
+    let limits = &contract.limits;
+    Remaining {
+        iterations: limits.iterations.saturating_sub(state.iteration),
+        usd: limits.cost_usd.saturating_sub(state.cumulative_usd),
+        tokens: limits.tokens.map(|limit| limit.saturating_sub(state.counters.tokens)),
+        seconds: limits.duration_seconds.saturating_sub(elapsed_seconds),
+    }
+}

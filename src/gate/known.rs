@@ -1,0 +1,115 @@
+//! What the gate has to know of the loops here, read from their ledgers.
+
+use gix::ObjectId;
+
+use super::{Candidate, LedgerJudge, LoopContent, Standing};
+use crate::at::At;
+use crate::contract::{Class, Contract};
+use crate::error::{Result, ResultExt};
+use crate::git::{LOOPS_PREFIX, LoopId, LoopRef, LoopRefKind, Repo};
+use crate::ledger::load::load;
+use crate::ledger::record::{Body, Record, Status};
+use crate::ledger::trust::TrustRoot;
+use crate::ledger::verify::{record_ids, verify_ledger};
+
+/// The loops whose content matters to the tripwire: the `lasting_code` ones, and, if there are any, what others had
+/// promoted. A ledger that does not verify cannot have promoted anything, but its candidates still count.
+pub fn known_loops(repo: &Repo, trust: Option<&TrustRoot>) -> Result<Vec<LoopContent>> {
+    let refs =
+        repo.list_refs(LOOPS_PREFIX).or_workspace(|| "the refs of the loops cannot be read".to_owned())?;
+    let mut ledgers = Vec::new();
+    for (name, tip) in refs {
+        if let Ok(Some(LoopRef { id, kind: LoopRefKind::Ledger })) = LoopRef::parse(name.as_bstr()) {
+            let lasting = is_lasting(repo, tip);
+            ledgers.push((id, tip, lasting));
+        }
+    }
+    if !ledgers.iter().any(|(_, _, lasting)| *lasting) {
+        return Ok(Vec::new());
+    }
+    let mut loops = Vec::new();
+    for (id, tip, lasting) in ledgers {
+        if let Some(content) = content(repo, &id, tip, lasting, trust)? {
+            loops.push(content);
+        }
+    }
+    Ok(loops)
+}
+
+/// Whether the contract that the tip carries says `lasting_code`. What cannot be read is taken for it: fail closed.
+fn is_lasting(repo: &Repo, tip: ObjectId) -> bool {
+    let contract = load(repo, tip)
+        .ok()
+        .and_then(|loaded| repo.read_blob(loaded.peek().contract_blob.0).ok())
+        .and_then(|bytes| Contract::from_bytes(&bytes).ok());
+    contract.is_none_or(|contract| contract.class == Class::LastingCode)
+}
+
+fn content(
+    repo: &Repo,
+    id: &LoopId,
+    tip: ObjectId,
+    lasting: bool,
+    trust: Option<&TrustRoot>,
+) -> Result<Option<LoopContent>> {
+    let mut candidates = Vec::new();
+    let verified = trust.and_then(|trust| {
+        verify_ledger(repo, id, tip, trust, At::now(), |step| collect(&step.record, &mut candidates)).ok()
+    });
+    if let Some(chain) = verified {
+        let state = &chain.tip.state;
+        let standing = match state.status {
+            Status::Succeeded => Standing::Promoted(state.last_green_commit.0),
+            _ => Standing::Open,
+        };
+        if !lasting && standing == Standing::Open {
+            return Ok(None);
+        }
+        let base = chain.contract.base.commit.0;
+        return Ok(Some(LoopContent { id: id.to_string(), lasting, standing, base, candidates }));
+    }
+    if !lasting {
+        return Ok(None);
+    }
+    // Not verified: nothing of it is promoted, and every candidate that it names is watched.
+    candidates.clear();
+    let unreadable = || format!("the ledger of loop `{id}` cannot be read");
+    let mut base = None;
+    for record in record_ids(repo, tip).or_workspace(unreadable)? {
+        let loaded = load(repo, record).or_workspace(unreadable)?;
+        let record = &loaded.peek().record;
+        if let Body::Baseline(body) = &record.body {
+            base = Some(body.base.0);
+        }
+        collect(record, &mut candidates);
+    }
+    let Some(base) = base else { return Ok(None) };
+    Ok(Some(LoopContent { id: id.to_string(), lasting, standing: Standing::Open, base, candidates }))
+}
+
+fn collect(record: &Record, candidates: &mut Vec<Candidate>) {
+    if let Body::Iteration(body) = &record.body
+        && let Some(candidate) = body.receipt.candidate
+    {
+        let receipt = &body.receipt;
+        candidates.push(Candidate { iteration: receipt.iteration, parent: receipt.base.0, id: candidate.0 });
+    }
+}
+
+/// Judges pushed ledgers by the trust root here.
+pub struct ByTrust<'a> {
+    /// Where the objects are.
+    pub repo: &'a Repo,
+    /// Who is trusted; `Err` says why nobody is.
+    pub trust: std::result::Result<&'a TrustRoot, String>,
+}
+
+impl LedgerJudge for ByTrust<'_> {
+    fn verify(&self, id: &str, tip: ObjectId) -> std::result::Result<(), String> {
+        let trust = self.trust.as_ref().map_err(Clone::clone)?;
+        let id: LoopId = id.parse().map_err(|error| format!("{error}"))?;
+        verify_ledger(self.repo, &id, tip, trust, At::now(), |_| {})
+            .map(|_| ())
+            .map_err(|error| error.to_string())
+    }
+}

@@ -1,0 +1,84 @@
+//! Short forms of what the rest of the house does all the time. Objects are written as git writes them by default:
+//! without waiting for the disk.
+
+use gix::ObjectId;
+use gix::bstr::{BStr, BString};
+use gix::object::Kind;
+use gix::objs::tree::EntryKind;
+
+use super::{Durability, Expect, ObjectError, RefChange, RefError, Repo, Signature, TreeError};
+use crate::at::At;
+use crate::oid::Oid;
+use crate::sign::parse_signed;
+
+/// The name under which refs are moved, in reflogs and in commits of notes, where nobody signs.
+const NAME: &str = "git-loop";
+/// Its address.
+const EMAIL: &str = "git-loop@git-loop.invalid";
+
+impl Repo {
+    /// Writes a blob.
+    pub fn write_blob(&self, bytes: &[u8]) -> Result<ObjectId, ObjectError> {
+        self.write_raw(Kind::Blob, bytes, Durability::Fast)
+    }
+
+    /// Writes a commit.
+    pub fn write_commit(&self, bytes: &[u8]) -> Result<ObjectId, ObjectError> {
+        self.write_raw(Kind::Commit, bytes, Durability::Fast)
+    }
+
+    /// The content of a blob.
+    pub fn read_blob(&self, id: ObjectId) -> Result<Vec<u8>, ObjectError> {
+        self.read_kind(id, Kind::Blob)
+    }
+
+    /// Writes the trees that hold `files` and returns the root.
+    pub fn write_files(&self, files: &[(BString, EntryKind, ObjectId)]) -> Result<ObjectId, TreeError> {
+        self.write_tree(files.iter().map(|(path, mode, id)| (path.as_ref(), *mode, *id)), Durability::Fast)
+    }
+
+    /// The tree of a commit.
+    pub fn commit_tree(&self, commit: ObjectId) -> Result<ObjectId, ObjectError> {
+        let raw = self.read_kind(commit, Kind::Commit)?;
+        // Commits of other people may be odd in ways that records must not be; only the tree matters here.
+        match parse_signed(&raw, self.hash_kind()) {
+            Ok(signed) => Ok(signed.commit.tree),
+            Err(_) => gix::objs::CommitRefIter::from_bytes(&raw, self.hash_kind())
+                .tree_id()
+                .map_err(|problem| ObjectError::Corrupt { id: commit, problem: problem.to_string() }),
+        }
+    }
+
+    /// The content of the file at `path` in the tree of `commit`; `None` if there is none.
+    pub fn read_path_at(&self, commit: ObjectId, path: &str) -> Result<Option<Vec<u8>>, TreeError> {
+        let tree = self.commit_tree(commit)?;
+        match self.entry_at(tree, BStr::new(path))? {
+            Some(entry) if matches!(entry.mode, EntryKind::Blob | EntryKind::BlobExecutable) => {
+                Ok(Some(self.read_blob(entry.id)?))
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Where a ref points, and if that is a tag, what the tag stands for.
+    pub fn read_ref_peeled(&self, name: &str) -> Result<Option<ObjectId>, RefError> {
+        let Ok(mut reference) = self.gix().find_reference(name) else { return Ok(None) };
+        Ok(reference.peel_to_id().ok().map(gix::Id::detach))
+    }
+
+    /// Moves the refs of loops by compare-and-swap, all or none.
+    pub fn move_refs(&self, changes: &[RefChange], at: At) -> Result<(), RefError> {
+        self.update_refs(changes, &signature(at), Durability::Fast)
+    }
+}
+
+/// Who moves refs and writes notes.
+pub fn signature(at: At) -> Signature {
+    Signature::new(NAME, EMAIL, at.timestamp()).expect("a constant name is a valid one")
+}
+
+impl From<Option<Oid>> for Expect {
+    fn from(found: Option<Oid>) -> Self {
+        Self::just(found.map(|id| id.0))
+    }
+}

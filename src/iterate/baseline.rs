@@ -1,0 +1,87 @@
+//! The check on the base, before any worker ran.
+
+use super::session::{Session, halt_body};
+use crate::decide::target_met;
+use crate::error::Result;
+use crate::exit::HaltReason;
+use crate::ledger::append::{EvidenceFile, draft, publish};
+use crate::ledger::observe::{Compared, Observed, observe};
+use crate::ledger::receipt::SandboxReceipt;
+use crate::ledger::record::{BaselineBody, Body, HaltedBy, Role};
+
+/// What the check says of the base.
+pub(super) struct Measured {
+    pub observed: Observed,
+    pub sandbox: SandboxReceipt,
+    pub evidence: Vec<EvidenceFile>,
+    pub target_met: bool,
+}
+
+impl Session<'_> {
+    /// Runs the check on the base once.
+    pub(super) fn measure_base(&self) -> Result<Measured> {
+        let contract = &self.tip.contract;
+        let base = contract.base;
+        let run = self.run_check("baseline", base.tree, base.commit, self.repo.gix())?;
+        if run.interrupted {
+            return Err(self.interrupt.error("the baseline"));
+        }
+        let observed = observe(
+            contract,
+            self.repo.hash_kind(),
+            base.tree,
+            run.receipt,
+            &run.capture,
+            Compared::default(),
+        );
+        let mut evidence = run.capture.into_evidence();
+        evidence.extend(observed.tests_json.clone().map(|bytes| EvidenceFile::whole("tests.json", bytes)));
+        evidence.extend(run.evidence);
+        let target_met = observed
+            .evidence
+            .metric
+            .is_some_and(|metric| target_met(contract, metric, observed.evidence.passing));
+        let sandbox = SandboxReceipt { worker: None, check: Some(run.enforced) };
+        Ok(Measured { observed, sandbox, evidence, target_met })
+    }
+
+    /// Measures the base and records it. A base that meets the target already halts the loop.
+    pub(super) fn baseline(&mut self) -> Result<()> {
+        (self.say)(&format!("{}: baseline: check", self.id));
+        let Measured { observed, sandbox, evidence, target_met } = self.measure_base()?;
+        let metric = observed.receipt.metric;
+        let problem = observed.receipt.problem.clone();
+        let base = self.tip.contract.base.commit;
+        let body = |evidence| {
+            Body::Baseline(Box::new(BaselineBody {
+                base,
+                check: observed.receipt,
+                sandbox,
+                target_met,
+                evidence,
+            }))
+        };
+        let now = self.now();
+        let mut tip = draft(self.repo, &self.author, &self.tip, Role::Runner, body, evidence, now)?;
+        if target_met {
+            let halt =
+                halt_body(&tip, HaltedBy::Baseline, HaltReason::NoActionableTasks, "target_already_met");
+            tip = draft(self.repo, &self.author, &tip, Role::Runner, |_| Body::Halt(halt), Vec::new(), now)?;
+        }
+        publish(self.repo, self.id.refs(), Some(self.tip.id), &tip, Vec::new(), "loop: baseline")?;
+        self.tip = tip;
+        let name = &self.tip.contract.metric.name;
+        match (metric, problem) {
+            (Some(metric), _) if target_met => {
+                (self.say)(&format!("{}: baseline: {name} {metric}: the target is met already", self.id));
+            }
+            (Some(metric), _) => (self.say)(&format!("{}: baseline: {name} {metric}", self.id)),
+            (None, problem) => (self.say)(&format!(
+                "{}: baseline: no metric: {}",
+                self.id,
+                problem.as_deref().unwrap_or("the check gave none")
+            )),
+        }
+        Ok(())
+    }
+}

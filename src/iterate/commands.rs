@@ -1,0 +1,482 @@
+//! The worker and the check as processes, and what they left: captures, reports, costs, with secrets taken out.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use gix::bstr::BString;
+
+use super::iteration::{Draft, enforced};
+use super::places::Scratch;
+use super::session::Session;
+use crate::check::{Format, MAX_REPORT};
+use crate::contract::{CommandLine, NetworkTerms, Preset};
+use crate::error::{Error, Result, ResultExt};
+use crate::ledger::append::EvidenceFile;
+use crate::ledger::observe::{Capture, has_metric_source};
+use crate::ledger::receipt::{CostBasis, CostReceipt, Enforced, NoReport, RunReceipt, WorkerReceipt};
+use crate::oid::Oid;
+use crate::sandbox::environment::{self, Home, Request};
+use crate::sandbox::toolchain::{self, Toolchain};
+use crate::sandbox::{self, Adapter, Captured, Command, Ended, Exit, Network, Outcome, Policy, shell};
+use crate::worker::usage::{self, Basis, UsageKind};
+use crate::worktree::{self, CheckoutOptions, LinkedWorktree, WarmLayers};
+
+/// The most bytes of the worker's evidence file that are read.
+const MAX_EVIDENCE: u64 = 1024 * 1024;
+
+/// The fixed moment that tools which embed a date are told, for checks that are the same every day.
+const SOURCE_DATE_EPOCH: i64 = 946_684_800;
+
+/// What a worker's run left.
+pub(super) struct WorkerRun {
+    pub receipt: WorkerReceipt,
+    pub usage: CostReceipt,
+    pub enforced: Enforced,
+    pub evidence: Vec<EvidenceFile>,
+    pub interrupted: bool,
+}
+
+/// What a check's run left.
+pub(super) struct CheckRun {
+    pub receipt: RunReceipt,
+    pub capture: Capture,
+    pub enforced: Enforced,
+    pub evidence: Vec<EvidenceFile>,
+    pub interrupted: bool,
+}
+
+impl Capture {
+    /// The files under `evidence/` that the verdict rests on.
+    pub(super) fn into_evidence(self) -> Vec<EvidenceFile> {
+        let mut files = Vec::new();
+        files.extend(self.report.map(|bytes| EvidenceFile::whole("report", bytes)));
+        files.extend(self.metric_source.map(|bytes| EvidenceFile::whole("metric-source", bytes)));
+        files
+    }
+}
+
+impl Session<'_> {
+    /// Whether the adapter keeps a worker out of the repository, so that nothing there can be tampered with.
+    pub(super) fn closes_repository(&self) -> bool {
+        self.adapter == Adapter::Landlock
+    }
+
+    /// Runs the worker once in `place`.
+    pub(super) fn run_worker(
+        &self,
+        draft: &Draft,
+        place: &Path,
+        scratch: &Scratch,
+        context: &str,
+    ) -> Result<WorkerRun> {
+        let worker = &self.tip.contract.worker;
+        let io = scratch.folder("io")?;
+        let context_file = io.join("context.md");
+        fs::write(&context_file, context)
+            .or_workspace(|| format!("{} cannot be written", context_file.display()))?;
+        let evidence_file = io.join("evidence.json");
+        let mut toolchain = self.toolchain()?;
+        // A worker is the user's own tool: it is found where the user would find it.
+        toolchain.path_dirs.extend(self.user_path());
+        let home = make_home(&scratch.path().join("home"), &toolchain)?;
+        let host = self.sandbox_host();
+        let system_dirs = shell::trusted_dirs();
+        let request = Request {
+            home: &home,
+            toolchain: &toolchain,
+            worktree: place,
+            system_dirs: &system_dirs,
+            pass: &worker.env,
+            host: &host,
+        };
+        let mut env = environment::worker_env(&request)?.vars;
+        for (name, value) in [
+            ("GIT_LOOP_ID", OsString::from(self.id.as_str())),
+            ("GIT_LOOP_ITERATION", draft.iteration.to_string().into()),
+            ("GIT_LOOP_CONTEXT", context_file.clone().into()),
+            ("GIT_LOOP_EVIDENCE", evidence_file.clone().into()),
+        ] {
+            env.push((name.into(), value));
+        }
+        let (timeout, is_deadline) = self.time_for(worker.timeout_seconds);
+        let argv = Self::argv(&worker.command, &search_dirs(&toolchain), place, "worker")?;
+        let mut readable = toolchain.readable.clone();
+        readable.extend(self.read_only());
+        readable.extend(sandbox::readable_arguments(&argv));
+        let command = Command {
+            env,
+            stdin: context.as_bytes().to_vec(),
+            timeout,
+            keep_whole: self.head_tail() * 2,
+            head_tail: self.head_tail(),
+            ..Command::new(argv.clone(), place)
+        };
+        let policy = Policy {
+            adapter: self.adapter,
+            network: network(self.tip.contract.sandbox.worker_network),
+            writable: vec![place.to_path_buf(), scratch.path().to_path_buf()],
+            readable,
+        };
+        let outcome = sandbox::run(&command, &policy, self.interrupt.flag())?;
+        let receipt = run_receipt(&argv, &outcome, is_deadline);
+        let report = self.redact(read_capped(&evidence_file, MAX_EVIDENCE).unwrap_or_default());
+        let kind = UsageKind::parse_name(usage_name(worker.usage))?;
+        let stdout = outcome.stdout.whole.as_deref().unwrap_or_default();
+        let usage =
+            cost_receipt(usage::parse(kind, stdout, (!report.is_empty()).then_some(report.as_slice())));
+        let failure = failure(&receipt);
+        let summary = serde_json::from_slice::<serde_json::Value>(&report)
+            .ok()
+            .and_then(|value| value.get("summary")?.as_str().map(|text| text.chars().take(2000).collect()));
+        let mut evidence = vec![self.kept("worker.log", &outcome.stdout)];
+        if outcome.stderr.total > 0 {
+            evidence.push(self.kept("worker.stderr", &outcome.stderr));
+        }
+        if !report.is_empty() {
+            evidence.push(EvidenceFile::whole("worker.json", report));
+        }
+        Ok(WorkerRun {
+            receipt: WorkerReceipt { agent: worker.agent.clone(), run: receipt, failure, summary },
+            usage,
+            enforced: enforced(&outcome.enforced)?,
+            evidence,
+            interrupted: outcome.ended == Ended::Interrupted,
+        })
+    }
+
+    /// Runs the check once on `tree`, in a fresh worktree of its own. `environment` names it.
+    pub(super) fn run_check(
+        &self,
+        environment: &str,
+        tree: Oid,
+        head: Oid,
+        trees: &gix::Repository,
+    ) -> Result<CheckRun> {
+        let contract = &self.tip.contract;
+        let check = &contract.check;
+        let name = worktree::worktree_name(self.id.as_str(), &format!("{environment}-check"));
+        let scratch = self.places.scratch(&name)?;
+        let linked = LinkedWorktree::create(
+            self.repo.gix(),
+            &self.places.worktrees,
+            &name,
+            head.0,
+            &format!("git-loop {} check", self.id),
+        )?;
+        // Byte for byte the tree and nothing else: there is no `.git`, which would be a way back to the repository.
+        worktree::checkout(trees, tree.0, linked.path(), CheckoutOptions { verify: true, unchanged: None })?;
+        let building_warm =
+            !contract.worktree.warm.is_empty() && !self.places.warm.exists() && environment == "baseline";
+        self.copy_warm(linked.path())?;
+        let report_path = check.report.as_ref().map(|report| linked.path().join(report));
+        let planted = report_path.as_ref().is_some_and(|path| fs::symlink_metadata(path).is_ok());
+
+        let toolchain = self.toolchain()?;
+        let home = make_home(&scratch.path().join("home"), &toolchain)?;
+        let host = self.sandbox_host();
+        let system_dirs = shell::trusted_dirs();
+        let request = Request {
+            home: &home,
+            toolchain: &toolchain,
+            worktree: linked.path(),
+            system_dirs: &system_dirs,
+            pass: &[],
+            host: &host,
+        };
+        let mut env = environment::check_env(&request, SOURCE_DATE_EPOCH)?.vars;
+        let warm_target = contract.worktree.warm.iter().any(|folder| folder == "target");
+        if contract.sandbox.presets.contains(&Preset::Cargo) && !warm_target {
+            // What is built must not land in the tree that is judged.
+            env.push(("CARGO_TARGET_DIR".into(), scratch.folder("target")?.into()));
+        }
+        env.extend(check.env.iter().map(|(name, value)| (name.into(), value.into())));
+        let (timeout, is_deadline) = self.time_for(check.timeout_seconds);
+        let argv = Self::argv(&check.command, &search_dirs(&toolchain), linked.path(), "check")?;
+        let mut readable = toolchain.readable.clone();
+        readable.extend(self.read_only());
+        let command = Command {
+            env,
+            timeout,
+            merge_streams: contract.report_format() == Format::Libtest,
+            keep_whole: MAX_REPORT,
+            head_tail: self.head_tail(),
+            ..Command::new(argv.clone(), linked.path())
+        };
+        let policy = Policy {
+            adapter: self.adapter,
+            network: network(contract.sandbox.check_network),
+            writable: vec![linked.path().to_path_buf(), scratch.path().to_path_buf()],
+            readable,
+        };
+        let outcome = sandbox::run(&command, &policy, self.interrupt.flag())?;
+        let receipt = run_receipt(&argv, &outcome, is_deadline);
+        let capture = self.capture(&outcome, report_path.as_deref(), planted);
+        if building_warm && outcome.ended == Ended::Itself {
+            self.keep_warm(linked.path())?;
+        }
+        let interrupted = outcome.ended == Ended::Interrupted;
+        let mut evidence = Vec::new();
+        // Where the report is the output, it is kept whole already.
+        if capture.report.is_none() || report_path.is_some() {
+            evidence.push(self.kept("check.stdout", &outcome.stdout));
+        }
+        if outcome.stderr.total > 0 {
+            evidence.push(self.kept("check.stderr", &outcome.stderr));
+        }
+        linked.remove()?;
+        Ok(CheckRun { receipt, capture, enforced: enforced(&outcome.enforced)?, evidence, interrupted })
+    }
+
+    /// What the verdict is read from.
+    fn capture(&self, outcome: &Outcome, report_path: Option<&Path>, planted: bool) -> Capture {
+        let whole = outcome.stdout.whole.clone().map(|bytes| self.redact(bytes));
+        let Some(path) = report_path else {
+            let no_report = whole.is_none().then_some(NoReport::TooLarge);
+            return Capture { report: whole, metric_source: None, no_report };
+        };
+        let metric_source = if has_metric_source(&self.tip.contract) { whole } else { None };
+        if planted {
+            return Capture { report: None, metric_source, no_report: Some(NoReport::Planted) };
+        }
+        match read_capped(path, MAX_REPORT as u64 + 1) {
+            Some(bytes) if bytes.len() > MAX_REPORT => {
+                Capture { report: None, metric_source, no_report: Some(NoReport::TooLarge) }
+            }
+            Some(bytes) => Capture { report: Some(self.redact(bytes)), metric_source, no_report: None },
+            None => Capture { report: None, metric_source, no_report: Some(NoReport::NotWritten) },
+        }
+    }
+
+    /// Fails if the program of a command cannot be found, before anything is recorded.
+    pub(super) fn command_line(&self, command: &CommandLine, worker: bool) -> Result<()> {
+        let mut toolchain = self.toolchain()?;
+        if worker {
+            toolchain.path_dirs.extend(self.user_path());
+        }
+        let what = if worker { "worker" } else { "check" };
+        Self::argv(command, &search_dirs(&toolchain), &self.places.worktrees, what).map(|_| ())
+    }
+
+    /// Program and arguments; the program by its absolute path, unless it lies in the worktree itself.
+    fn argv(command: &CommandLine, dirs: &[PathBuf], place: &Path, what: &str) -> Result<Vec<OsString>> {
+        match command {
+            CommandLine::Shell(line) => Ok(shell::shell_argv(line)?),
+            CommandLine::Exec(words) => {
+                let mut argv: Vec<OsString> = words.iter().map(OsString::from).collect();
+                let program = argv.first().cloned().unwrap_or_default();
+                let relative =
+                    words.first().is_some_and(|word| word.contains('/') && !Path::new(word).is_absolute());
+                if relative {
+                    // A script of the repository; whether it is there is seen when it is run.
+                    return Ok(argv);
+                }
+                match shell::resolve_program(&program, dirs, place) {
+                    Some(path) => {
+                        argv[0] = path.into();
+                        Ok(argv)
+                    }
+                    None => {
+                        let shown: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+                        Err(Error::workspace(format!("the {what}'s program {} is not found", program.display()))
+                            .hint(format!("looked in {}", shown.join(", ")))
+                            .hint("install it, or start a loop with its absolute path, its toolchain in sandbox.presets or its folder in sandbox.read_only"))
+                    }
+                }
+            }
+        }
+    }
+
+    /// The time-out of a step, and whether it is the end of the loop's time.
+    fn time_for(&self, seconds: u64) -> (Duration, bool) {
+        let left = self.seconds_left().max(1);
+        (Duration::from_secs(seconds.min(left)), left <= seconds)
+    }
+
+    fn toolchain(&self) -> Result<Toolchain> {
+        let presets: Vec<toolchain::Preset> =
+            self.tip.contract.sandbox.presets.iter().copied().map(Into::into).collect();
+        Ok(toolchain::resolve(&presets, &self.sandbox_host(), None)?)
+    }
+
+    fn sandbox_host(&self) -> environment::HostEnv {
+        self.host.vars().iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+    }
+
+    /// The absolute folders of the user's own `PATH`.
+    fn user_path(&self) -> Vec<PathBuf> {
+        let path = self.host.var("PATH").unwrap_or_default();
+        std::env::split_paths(path).filter(|folder| folder.is_absolute()).collect()
+    }
+
+    fn read_only(&self) -> Vec<PathBuf> {
+        self.tip.contract.sandbox.read_only.iter().map(|path| self.host.absolute(path)).collect()
+    }
+
+    fn head_tail(&self) -> usize {
+        self.tip.contract.limits.evidence_kib as usize * 1024
+    }
+
+    /// A captured stream as evidence, cut in the middle if it is long, without secrets.
+    fn kept(&self, name: &'static str, captured: &Captured) -> EvidenceFile {
+        let truncated = captured.total > (self.head_tail() * 2) as u64;
+        let content = match &captured.whole {
+            Some(whole) if !truncated => whole.clone(),
+            _ => captured.evidence(),
+        };
+        EvidenceFile { name, content: self.redact(content), bytes: captured.total, truncated }
+    }
+
+    /// `bytes` without the values of the variables that the contract passes through.
+    pub(super) fn redact(&self, bytes: Vec<u8>) -> Vec<u8> {
+        let mut bytes = bytes;
+        for name in &self.tip.contract.worker.env {
+            let Some(value) = self.host.var(name) else { continue };
+            let value = value.as_encoded_bytes();
+            // Shorter values are words that would be found everywhere.
+            if value.len() >= SHORTEST_SECRET {
+                bytes = replace(&bytes, value, format!("[redacted {name}]").as_bytes());
+            }
+        }
+        bytes
+    }
+
+    /// Copies the warm folders, if there are any, into a fresh worktree.
+    pub(super) fn copy_warm(&self, place: &Path) -> Result<()> {
+        let folders = self.warm_folders();
+        if folders.is_empty() || !self.places.warm.exists() {
+            return Ok(());
+        }
+        WarmLayers::prepare(&self.places.warm, &folders)?.copy_to(place)?;
+        Ok(())
+    }
+
+    /// Keeps the warm folders of a worktree in which nothing of a candidate ran.
+    fn keep_warm(&self, place: &Path) -> Result<()> {
+        let unfinished = self.places.warm.with_extension("new");
+        worktree::remove_all(&unfinished)?;
+        fs::create_dir_all(&unfinished)
+            .or_workspace(|| format!("{} cannot be made", unfinished.display()))?;
+        for folder in &self.tip.contract.worktree.warm {
+            let (from, to) = (place.join(folder), unfinished.join(folder));
+            if !from.is_dir() {
+                continue;
+            }
+            if let Some(parent) = to.parent() {
+                fs::create_dir_all(parent).or_workspace(|| format!("{} cannot be made", parent.display()))?;
+            }
+            fs::rename(&from, &to).or_workspace(|| format!("the warm folder {folder} cannot be kept"))?;
+        }
+        fs::rename(&unfinished, &self.places.warm)
+            .or_workspace(|| "the warm folders cannot be kept".to_owned())
+    }
+
+    /// Removes the warm folders from a worker's worktree: they are no part of a candidate.
+    pub(super) fn remove_warm(&self, place: &Path) -> Result<()> {
+        for folder in &self.tip.contract.worktree.warm {
+            worktree::remove_all(&place.join(folder))?;
+        }
+        Ok(())
+    }
+
+    fn warm_folders(&self) -> Vec<BString> {
+        self.tip.contract.worktree.warm.iter().map(|folder| folder.as_str().into()).collect()
+    }
+}
+
+/// The folders in which a program is looked for: the toolchain's, then the system's.
+fn search_dirs(toolchain: &Toolchain) -> Vec<PathBuf> {
+    toolchain.path_dirs.iter().cloned().chain(shell::trusted_dirs()).collect()
+}
+
+/// A fresh `HOME` with what the toolchain wants in it.
+fn make_home(place: &Path, toolchain: &Toolchain) -> Result<Home> {
+    let home =
+        environment::fresh_home(place).or_workspace(|| format!("{} cannot be made", place.display()))?;
+    environment::link_home(&home, toolchain).or_workspace(|| "the toolchain cannot be linked".to_owned())?;
+    Ok(home)
+}
+
+/// The length from which a value is taken for a secret.
+const SHORTEST_SECRET: usize = 6;
+
+fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
+    use gix::bstr::ByteSlice;
+    bytes.replace(from, to)
+}
+
+fn network(terms: NetworkTerms) -> Network {
+    match terms {
+        NetworkTerms::None => Network::None,
+        NetworkTerms::Host => Network::Host,
+    }
+}
+
+fn usage_name(usage: crate::contract::Usage) -> &'static str {
+    match usage {
+        crate::contract::Usage::Json => "json",
+        _ => "none",
+    }
+}
+
+fn cost_receipt(usage: usage::Usage) -> CostReceipt {
+    CostReceipt {
+        prompt_tokens: usage.prompt_tokens,
+        completion_tokens: usage.completion_tokens,
+        usd: usage.usd,
+        basis: match usage.basis {
+            Basis::None => CostBasis::None,
+            Basis::Reported => CostBasis::Reported,
+            Basis::Unknown => CostBasis::Unknown,
+        },
+        problem: usage.problem,
+    }
+}
+
+fn run_receipt(argv: &[OsString], outcome: &Outcome, is_deadline: bool) -> RunReceipt {
+    let (exit_code, signal) = match outcome.exit {
+        Exit::Code(code) => (Some(code), None),
+        Exit::Signal(signal) => (None, Some(signal)),
+    };
+    let ended = match outcome.ended {
+        Ended::Itself => "itself",
+        Ended::TimedOut if is_deadline => "deadline",
+        Ended::TimedOut => "timed_out",
+        Ended::OutputLimit => "output_limit",
+        Ended::Interrupted => "interrupted",
+    };
+    RunReceipt {
+        command: argv.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        exit_code,
+        signal,
+        ended: ended.to_owned(),
+        duration_ms: u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
+        survivors: outcome.survivors,
+    }
+}
+
+/// Why a worker's run counts as failed.
+fn failure(run: &RunReceipt) -> Option<String> {
+    match (run.ended.as_str(), run.exit_code, run.signal) {
+        ("itself", Some(0), _) => None,
+        ("itself", Some(code), _) => Some(format!("it exited with {code}")),
+        ("itself", None, Some(signal)) => Some(format!("signal {signal} ended it")),
+        ("timed_out", ..) => Some("it timed out".to_owned()),
+        ("deadline", ..) => Some("it ran into the end of the loop's time".to_owned()),
+        ("output_limit", ..) => Some("it printed too much".to_owned()),
+        _ => Some("it was interrupted".to_owned()),
+    }
+}
+
+/// The first `limit` bytes of a regular file; no link is followed.
+fn read_capped(path: &Path, limit: u64) -> Option<Vec<u8>> {
+    let meta = fs::symlink_metadata(path).ok()?;
+    if !meta.is_file() {
+        return None;
+    }
+    let mut bytes = Vec::new();
+    fs::File::open(path).ok()?.take(limit).read_to_end(&mut bytes).ok()?;
+    Some(bytes)
+}

@@ -1,0 +1,509 @@
+//! One iteration, from the checkpoint to the record.
+
+use std::collections::BTreeMap;
+
+use super::commands::{CheckRun, WorkerRun};
+use super::context::{self, Material};
+use super::session::{Session, halt_body, verified_tip};
+use super::tamper;
+use crate::decide;
+use crate::error::{Error, Kind, Result, ResultExt};
+use crate::git::{Durability, Expect};
+use crate::ledger::append::{EvidenceFile, Move, Tip, draft, publish, write_signed};
+use crate::ledger::observe::{Compared, observe};
+use crate::ledger::receipt::{
+    ChangesReceipt, CheckReceipt, ContextEntry, CostBasis, CostReceipt, Enforced, GuardViolation,
+    GuardsReceipt, RECEIPT_SCHEMA, Receipt, SandboxReceipt, WorkerReceipt,
+};
+use crate::ledger::record::{Body, CheckpointBody, HaltedBy, IterationBody, Role};
+use crate::ledger::rederive::{
+    self, candidate_message, changes_receipt, check_tree_in, fill, guards_receipt, judge_tree,
+};
+use crate::ledger::state::Phase;
+use crate::money::MicroUsd;
+use crate::oid::Oid;
+use crate::render::line::iteration_line;
+use crate::sign::{CommitObject, Person};
+use crate::worktree::{self, BaseIgnores, LinkedWorktree, SnapshotOptions};
+
+/// Everything that becomes known about an iteration, until it is recorded.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub checkpoint: Oid,
+    pub iteration: u32,
+    pub environment_id: String,
+    pub base: Oid,
+    pub candidate: Option<Oid>,
+    pub candidate_tree: Option<Oid>,
+    pub abandoned: Option<String>,
+    pub worker: Option<WorkerReceipt>,
+    pub context: Vec<ContextEntry>,
+    pub cost: CostReceipt,
+    pub changes: ChangesReceipt,
+    pub guards: GuardsReceipt,
+    pub check: Option<CheckReceipt>,
+    pub sandbox: SandboxReceipt,
+    pub evidence: Vec<EvidenceFile>,
+    pub facts: decide::Evidence,
+}
+
+impl Draft {
+    pub(super) fn new(checkpoint: Oid, iteration: u32, environment_id: String, base: Oid) -> Self {
+        Self {
+            checkpoint,
+            iteration,
+            environment_id,
+            base,
+            candidate: None,
+            candidate_tree: None,
+            abandoned: None,
+            worker: None,
+            context: Vec::new(),
+            cost: CostReceipt {
+                prompt_tokens: None,
+                completion_tokens: None,
+                usd: Some(MicroUsd::ZERO),
+                basis: CostBasis::None,
+                problem: None,
+            },
+            changes: ChangesReceipt { count: 0, paths: Vec::new() },
+            guards: GuardsReceipt {
+                guards_intact: true,
+                drift: Vec::new(),
+                blocked: Vec::new(),
+                tampered: Vec::new(),
+                left_out: Vec::new(),
+                outside: Vec::new(),
+            },
+            check: None,
+            sandbox: SandboxReceipt { worker: None, check: None },
+            evidence: Vec::new(),
+            facts: decide::Evidence::default(),
+        }
+    }
+}
+
+impl Session<'_> {
+    /// Runs one iteration and records it. An interruption is recorded as well.
+    pub(super) fn iteration(&mut self, reservation: MicroUsd) -> Result<()> {
+        let (draft, context_text) = self.checkpoint(reservation)?;
+        let number = draft.iteration;
+        (self.say)(&format!("{}: iteration {number}: worker", self.id));
+        let done = self.attempt(draft, &context_text)?;
+        let tip = self.record(done)?;
+        if let Body::Iteration(body) = &tip.body {
+            (self.say)(&format!("{}: {}", self.id, iteration_line(&self.tip.contract, &body.receipt)));
+        }
+        Ok(())
+    }
+
+    /// Announces the iteration: a signed checkpoint, which is also the write-ahead intent.
+    fn checkpoint(&mut self, reservation: MicroUsd) -> Result<(Draft, String)> {
+        let environment_id = random_id();
+        let iteration = self.tip.state.iteration + 1;
+        let base = self.tip.state.last_green_commit;
+        let now = self.now();
+        let left =
+            decide::remaining(&self.tip.contract, &self.tip.state, self.tip.state.elapsed_seconds(now));
+        let history = self.history()?;
+        let text = context::render(&Material {
+            contract: &self.tip.contract,
+            state: &self.tip.state,
+            remaining: &left,
+            iteration,
+            earlier: &history.earlier,
+            baseline: None,
+            output: history.output.as_deref(),
+            fence: &format!("==== {} ====", random_id()),
+        });
+        let manifest = context::manifest(&text);
+        let body = CheckpointBody {
+            iteration,
+            base,
+            environment_id: environment_id.clone(),
+            adapter: self.adapter.to_string(),
+            context: manifest.clone(),
+            remaining: left,
+            reservation_usd: reservation,
+        };
+        self.append(Body::Checkpoint(body), "loop: checkpoint")?;
+        let mut draft = Draft::new(self.tip.id, iteration, environment_id, base);
+        draft.context = manifest;
+        Ok((draft, text))
+    }
+
+    /// Worker, candidate, guards, check.
+    fn attempt(&mut self, mut draft: Draft, context_text: &str) -> Result<Draft> {
+        let repo = self.repo;
+        let base_tree =
+            repo.commit_tree(draft.base.0).or_workspace(|| format!("green {} cannot be read", draft.base))?;
+        let name = worktree::worktree_name(self.id.as_str(), &draft.environment_id);
+        let remark = format!("git-loop {} iteration {}", self.id, draft.iteration);
+        let scratch = self.places.scratch(&name)?;
+        let linked =
+            LinkedWorktree::create(repo.gix(), &self.places.worktrees, &name, draft.base.0, &remark)?;
+        let (manifest, _) =
+            worktree::checkout(repo.gix(), base_tree, linked.path(), worktree::CheckoutOptions::default())?;
+        self.open_history(&linked, draft.base, &manifest)?;
+        self.copy_warm(linked.path())?;
+
+        let watched = if self.closes_repository() { None } else { Some(tamper::look(repo, self.id.refs())?) };
+        let run = self.run_worker(&draft, linked.path(), &scratch, context_text)?;
+        if let Some(before) = watched {
+            draft.guards.tampered = before.differences(&tamper::look(repo, self.id.refs())?, repo);
+        }
+        let WorkerRun { receipt, usage, enforced, evidence, interrupted } = run;
+        draft.worker = Some(receipt);
+        draft.cost = usage;
+        draft.sandbox.worker = Some(enforced);
+        draft.evidence.extend(evidence);
+        draft.evidence.push(EvidenceFile::whole("context.md", context_text.as_bytes().to_vec()));
+        self.journal(&draft)?;
+        if interrupted {
+            linked.remove()?;
+            return Ok(self.abandon(draft, "interrupted while the worker ran"));
+        }
+
+        self.remove_warm(linked.path())?;
+        let ignores = BaseIgnores::of(repo.gix(), &manifest)?;
+        let snapshot =
+            worktree::snapshot(repo.gix(), &manifest, linked.path(), &ignores, SnapshotOptions::default())?;
+        linked.remove()?;
+        draft.guards.left_out = snapshot
+            .violations
+            .iter()
+            .map(|violation| GuardViolation {
+                path: crate::escape::escape_path(violation.path.as_ref()),
+                what: violation.what.to_string(),
+            })
+            .collect();
+        let tree = Oid(snapshot.tree);
+        let candidate = self.make_candidate(&draft, tree)?;
+        draft.candidate = Some(candidate);
+        draft.candidate_tree = Some(tree);
+        self.move_head(candidate, draft.base)?;
+
+        let judged = judge_tree(repo, &self.guards, draft.base, tree)
+            .or_internal(|| format!("candidate {candidate} cannot be judged"))?;
+        draft.guards = guards_receipt(&judged, &draft.guards.tampered, &draft.guards.left_out);
+        draft.changes = changes_receipt(&judged);
+        fill(&mut draft.facts, &judged, &draft.guards);
+        draft.facts.tampered = draft.guards.tampered.len();
+        draft.facts.worker_failed = draft.worker.as_ref().is_some_and(|worker| worker.failure.is_some());
+        if self.decides_without_check(&draft) {
+            return Ok(draft);
+        }
+
+        // The tree of the check can be made again from the candidate and the contract; it need not be kept.
+        let trees = repo.gix().clone().with_object_memory();
+        let check_tree = check_tree_in(&trees, &self.guards, tree)
+            .or_internal(|| "the tree of the check cannot be made".to_owned())?;
+        (self.say)(&format!("{}: iteration {}: check", self.id, draft.iteration));
+        let run = self.run_check(&draft.environment_id, check_tree, draft.base, &trees)?;
+        draft.sandbox.check = Some(run.enforced.clone());
+        if run.interrupted {
+            return Ok(self.abandon(draft, "interrupted while the check ran"));
+        }
+        self.judge_check(&mut draft, check_tree, run)?;
+        Ok(draft)
+    }
+
+    /// Reads the verdict out of one capture of the check.
+    fn judge_check(&self, draft: &mut Draft, check_tree: Oid, run: CheckRun) -> Result<()> {
+        let context = rederive::Context {
+            repo: self.repo,
+            trust: self.trust,
+            contract: &self.tip.contract,
+            guards: &self.guards,
+            contract_record: self.tip.contract_record,
+            before: &self.tip.state,
+        };
+        let unreadable = || "the tests of the baseline or of green cannot be read".to_owned();
+        let baseline = self.tip.state.baseline.as_ref().and_then(|baseline| baseline.tests);
+        let baseline = rederive::tests(&context, baseline).or_workspace(unreadable)?;
+        let green =
+            rederive::tests(&context, self.tip.state.counters.green_tests).or_workspace(unreadable)?;
+        let compared = Compared { baseline: baseline.as_ref(), green: green.as_ref() };
+        let observed = observe(
+            &self.tip.contract,
+            self.repo.hash_kind(),
+            check_tree,
+            run.receipt,
+            &run.capture,
+            compared,
+        );
+        draft.check = Some(observed.receipt);
+        draft.facts.check = Some(observed.evidence);
+        draft.evidence.extend(run.capture.into_evidence());
+        draft.evidence.extend(observed.tests_json.map(|bytes| EvidenceFile::whole("tests.json", bytes)));
+        draft.evidence.extend(run.evidence);
+        Ok(())
+    }
+
+    fn decides_without_check(&self, draft: &Draft) -> bool {
+        decide::decides_without_check(&self.tip.contract, &self.tip.state, &draft.facts)
+    }
+
+    /// A signed commit of `tree` on top of the checkpoint's base.
+    fn make_candidate(&self, draft: &Draft, tree: Oid) -> Result<Oid> {
+        let at = self.now();
+        let agent = self.tip.contract.worker.agent.as_deref().unwrap_or("worker");
+        let name: String = agent.chars().filter(|c| !c.is_control() && !matches!(c, '<' | '>')).collect();
+        let author = Person {
+            name: if name.trim().is_empty() { "worker".into() } else { name.trim().into() },
+            email: "worker@git-loop.invalid".into(),
+            seconds: at.seconds(),
+            offset: 0,
+        };
+        let object = CommitObject {
+            tree: tree.0,
+            parents: vec![draft.base.0],
+            author,
+            committer: crate::ledger::append::person(&self.author.principal, at),
+            extra_headers: Vec::new(),
+            message: candidate_message(self.id.as_str(), draft.iteration, &draft.environment_id).into(),
+        };
+        write_signed(self.repo, self.author.signer, &object)
+    }
+
+    /// Points `head` at the candidate, so that gc cannot take it while it is judged.
+    fn move_head(&self, candidate: Oid, base: Oid) -> Result<()> {
+        use crate::git::RefChange;
+        let head = self.id.refs().head();
+        let found = self.repo.read_ref(head.as_ref()).or_workspace(|| format!("{head} cannot be read"))?;
+        // Somebody moved it; the ledger says where it belongs, and that is what we go by.
+        let expect = match found {
+            Some(found) if Oid(found) != base => Expect::Exactly(found),
+            Some(_) => Expect::Exactly(base.0),
+            None => Expect::Absent,
+        };
+        let change = RefChange {
+            name: head.clone(),
+            expect,
+            to: Some(candidate.0),
+            message: "loop: candidate".to_owned(),
+        };
+        self.repo
+            .move_refs(&[change], self.now())
+            .or_workspace(|| format!("{head} cannot be moved to the candidate"))
+    }
+
+    /// Turns the draft into one that is recorded as rejected because it was interrupted.
+    pub(super) fn abandon(&self, mut draft: Draft, why: &str) -> Draft {
+        draft.abandoned = Some(match self.interrupt.signal() {
+            Some(signal) => format!("{why}, by signal {signal}"),
+            None => why.to_owned(),
+        });
+        draft.facts.abandoned = true;
+        draft.check = None;
+        draft.facts.check = None;
+        if draft.cost.usd.is_none() || draft.cost.basis != CostBasis::Reported {
+            self.charge_reservation(&mut draft);
+        }
+        draft
+    }
+
+    /// Charges what was reserved, or what the runner had journalled if that is more.
+    pub(super) fn charge_reservation(&self, draft: &mut Draft) {
+        if self.tip.contract.worker.costs_nothing() {
+            return;
+        }
+        let reserved = self.tip.state.checkpoint.as_ref().map_or(MicroUsd::ZERO, |open| open.reservation_usd);
+        let journalled = self.journalled(&draft.environment_id);
+        draft.cost.usd = Some(reserved.max(journalled.unwrap_or(MicroUsd::ZERO)));
+        draft.cost.basis = CostBasis::Reserved;
+    }
+
+    /// Decides, and appends the iteration record, the halt record if it halts, and the note, in one transaction.
+    pub(super) fn record(&mut self, mut draft: Draft) -> Result<crate::ledger::record::Record> {
+        let mut attempts = 0;
+        loop {
+            attempts += 1;
+            match self.try_record(&mut draft) {
+                Ok(record) => return Ok(record),
+                // Somebody else appended: an operator's stop is welcome, everything else is put right first.
+                Err(error) if attempts <= 3 && error.kind() == Kind::Workspace => {
+                    if !self.ledger_moved(&mut draft)? {
+                        return Err(error);
+                    }
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+
+    fn try_record(&mut self, draft: &mut Draft) -> Result<crate::ledger::record::Record> {
+        let now = self.now();
+        let contract = &self.tip.contract;
+        draft.facts.usd = draft.cost.usd;
+        draft.facts.tokens =
+            draft.cost.prompt_tokens.unwrap_or(0).saturating_add(draft.cost.completion_tokens.unwrap_or(0));
+        draft.facts.elapsed_seconds = self.tip.state.elapsed_seconds(now);
+        let mut receipt = self.receipt(draft);
+        draft.facts.hit_deadline = rederive::hit_deadline(&receipt);
+        let decision = decide::decide(contract, &self.tip.state, &draft.facts);
+        receipt.decision = decision.clone();
+
+        let evidence = draft.evidence.clone();
+        let line = crate::canonical::compact_json(&receipt);
+        let body = |evidence| Body::Iteration(Box::new(IterationBody { receipt, evidence }));
+        let iteration = draft_at(self, body, evidence, now)?;
+        let record = iteration.record.clone();
+        let mut tip = iteration;
+        if let Some(halt_reason) = decision.halt_reason
+            && tip.state.phase != Phase::Halted
+        {
+            let halt = halt_body(&tip, HaltedBy::Decision, halt_reason, &decision.reason);
+            tip = draft_after(self, &tip, Body::Halt(halt), now)?;
+        }
+        let mut moves = Vec::new();
+        let head = self.id.refs().head();
+        let found =
+            self.repo.read_ref(head.as_ref()).or_workspace(|| format!("{head} cannot be read"))?.map(Oid);
+        let green = tip.state.last_green_commit;
+        if found != Some(green) {
+            let expect = found.map_or(Expect::Absent, |found| Expect::Exactly(found.0));
+            moves.push(Move { name: head, expect, to: green });
+        }
+        if let Some(candidate) = draft.candidate {
+            let notes = self.id.refs().notes();
+            let before =
+                self.repo.read_ref(notes.as_ref()).or_workspace(|| format!("{notes} cannot be read"))?;
+            let who = crate::git::signature(now);
+            let to = self.repo.append_note_line(before, candidate.0, &line, &who, Durability::Fast)?;
+            let expect = before.map_or(Expect::Absent, Expect::Exactly);
+            moves.push(Move { name: notes, expect, to: Oid(to) });
+        }
+        let why = format!("loop: iteration {}", draft.iteration);
+        publish(self.repo, self.id.refs(), Some(self.tip.id), &tip, moves, &why)?;
+        self.tip = tip;
+        self.forget_journal(&draft.environment_id);
+        Ok(record)
+    }
+
+    /// Looks why the ledger is not where we left it. True if the record may be tried again.
+    fn ledger_moved(&mut self, draft: &mut Draft) -> Result<bool> {
+        let name = self.id.refs().ledger();
+        let found =
+            self.repo.read_ref(name.as_ref()).or_workspace(|| format!("{name} cannot be read"))?.map(Oid);
+        if found == Some(self.tip.id) {
+            // Not the ledger: head or notes moved under us; they are read anew each time.
+            return Ok(true);
+        }
+        let extension =
+            found.and_then(|_| verified_tip(self.repo, &self.id, self.trust).ok().map(|(tip, _)| tip));
+        match extension {
+            Some(tip) if self.is_extension(&tip) => {
+                self.tip = tip;
+                if self.tip.state.phase == Phase::Halted && draft.abandoned.is_none() {
+                    draft.abandoned = Some("an operator stopped the loop".to_owned());
+                    draft.facts.abandoned = true;
+                    draft.check = None;
+                    draft.facts.check = None;
+                }
+                Ok(true)
+            }
+            // Neither ours nor a valid continuation of ours: somebody tampered with it. The chain that we hold is put
+            // back, and the iteration pays for it.
+            _ => {
+                self.restore_ledger(found)?;
+                draft.guards.tampered.push(GuardViolation {
+                    path: name.to_string(),
+                    what: "this ref was moved while the worker ran".to_owned(),
+                });
+                draft.guards.guards_intact = false;
+                draft.facts.tampered = draft.guards.tampered.len();
+                Ok(true)
+            }
+        }
+    }
+
+    fn restore_ledger(&self, found: Option<Oid>) -> Result<()> {
+        use crate::git::RefChange;
+        let change = RefChange {
+            name: self.id.refs().ledger(),
+            expect: found.map_or(Expect::Absent, |found| Expect::Exactly(found.0)),
+            to: Some(self.tip.id.0),
+            message: "loop: restore".to_owned(),
+        };
+        self.repo
+            .move_refs(&[change], self.now())
+            .or_workspace(|| "the ledger could not be restored".to_owned())
+    }
+
+    /// Whether `tip` continues our ledger: ours is among its records.
+    fn is_extension(&self, tip: &Tip) -> bool {
+        crate::ledger::verify::record_ids(self.repo, tip.id.0)
+            .is_ok_and(|ids| ids.iter().any(|id| Oid(*id) == self.tip.id))
+    }
+
+    fn receipt(&self, draft: &Draft) -> Receipt {
+        let contract = &self.tip.contract;
+        let mut unpinned = BTreeMap::new();
+        let mut because = |field: &str, why: &str| unpinned.insert(field.to_owned(), why.to_owned());
+        if contract.worker.model.is_none() {
+            because("model", "the contract names no model");
+        }
+        if contract.worker.sampling.is_none() {
+            because("sampling", "the contract names no sampling parameters");
+        }
+        if draft.cost.usd.is_none() {
+            because("cost.usd", draft.cost.problem.as_deref().unwrap_or("the worker did not report it"));
+        }
+        if draft.check.is_none() {
+            because("check", "an earlier row decided, or the iteration was interrupted");
+        }
+        because("determinism_confidence", "the check was not probed");
+        Receipt {
+            schema: RECEIPT_SCHEMA.to_owned(),
+            loop_id: contract.loop_id.clone(),
+            contract: self.tip.contract_record,
+            checkpoint: draft.checkpoint,
+            iteration: draft.iteration,
+            environment_id: draft.environment_id.clone(),
+            base: draft.base,
+            candidate: draft.candidate,
+            candidate_tree: draft.candidate_tree,
+            abandoned: draft.abandoned.clone(),
+            worker: draft.worker.clone(),
+            model: contract.worker.model.clone(),
+            sampling: contract.worker.sampling.clone(),
+            context: draft.context.clone(),
+            cost: draft.cost.clone(),
+            changes: draft.changes.clone(),
+            guards: draft.guards.clone(),
+            check: draft.check.clone(),
+            sandbox: draft.sandbox.clone(),
+            elapsed_seconds: draft.facts.elapsed_seconds,
+            decision: decide::decide(contract, &self.tip.state, &draft.facts),
+            determinism_confidence: None,
+            unpinned,
+        }
+    }
+}
+
+fn draft_at(
+    session: &Session<'_>,
+    body: impl FnOnce(Vec<crate::ledger::record::EvidenceEntry>) -> Body,
+    evidence: Vec<EvidenceFile>,
+    now: crate::at::At,
+) -> Result<Tip> {
+    draft(session.repo, &session.author, &session.tip, Role::Runner, body, evidence, now)
+}
+
+fn draft_after(session: &Session<'_>, tip: &Tip, body: Body, now: crate::at::At) -> Result<Tip> {
+    draft(session.repo, &session.author, tip, Role::Runner, |_| body, Vec::new(), now)
+}
+
+/// 64 random bits, as hex. Names of environments must not be guessable, and never come twice.
+pub(super) fn random_id() -> String {
+    use ssh_key::rand_core::{OsRng, RngCore};
+    format!("{:016x}", OsRng.next_u64())
+}
+
+/// An adapter's report for the receipt.
+pub(super) fn enforced(enforcement: &crate::sandbox::Enforcement) -> Result<Enforced> {
+    serde_json::to_value(enforcement)
+        .and_then(serde_json::from_value)
+        .map_err(|cause| Error::internal("the sandbox's report does not fit the receipt").caused_by(cause))
+}

@@ -1,0 +1,26 @@
+//! Running a loop: the iteration as an ordered transaction, crash recovery, and the end of a run.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | [`start`] | freezing and signing a contract |
+//! | [`session`] | one run of one loop on this machine: what is open while it lasts |
+//! | `baseline`, `iteration` | the check on the base; one iteration from checkpoint to record |
+//! | `commands` | the worker and the check as processes, and what they left |
+//! | `places` | the folders of one environment |
+//! | [`context`] | what a worker is given to read |
+//! | [`tamper`] | what a worker must leave alone besides files |
+//! | `recover` | what a dead runner left: closed, repaired, reclaimed |
+//! | [`interrupt`] | Ctrl-C, SIGTERM and an operator's stop |
+
+mod baseline;
+mod commands;
+pub mod context;
+pub mod interrupt;
+mod iteration;
+mod places;
+mod recover;
+pub mod session;
+pub mod start;
+pub mod tamper;
+
+pub use session::{RunEnd, Session, SessionOptions};

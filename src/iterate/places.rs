@@ -1,0 +1,96 @@
+//! The folders of a run: outside the repository, private, and gone when they are not needed any more.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::error::{Error, Result, ResultExt};
+use crate::git::LoopId;
+use crate::git::Repo;
+use crate::host::HostEnv;
+use crate::worktree::{self, worktree_folder};
+
+/// Where the worktrees of this repository and what belongs to them are.
+#[derive(Debug)]
+pub struct Places {
+    /// The folder of the worktrees.
+    pub worktrees: PathBuf,
+    /// The folder in the repository's common directory that belongs to this loop: lock, journal, warm layer.
+    pub private: PathBuf,
+    /// The warm folders of this loop, built from its base.
+    pub warm: PathBuf,
+}
+
+impl Places {
+    /// Finds and makes the folders of loop `id`.
+    pub fn open(repo: &Repo, host: &HostEnv, id: &LoopId) -> Result<Self> {
+        let configured = repo.config().loop_worktree_dir()?;
+        let cache = cache_home(host)?;
+        let worktrees = worktree_folder(repo.common_dir(), configured.as_deref(), &cache)?;
+        let private = repo.common_dir().join("loops").join(id.as_str());
+        fs::create_dir_all(&private).or_workspace(|| format!("{} cannot be made", private.display()))?;
+        // Beside the worktrees: on the same file system, so that copies can share blocks.
+        let warm = worktrees.join(format!("{id}.warm"));
+        Ok(Self { worktrees, private, warm })
+    }
+
+    /// Removes the worktrees of runners that have ended.
+    pub fn reclaim(&self, repo: &Repo) -> Result<Vec<String>> {
+        Ok(worktree::reclaim(repo.gix(), &self.worktrees, false)?.removed)
+    }
+
+    /// A fresh folder for everything of one step but its worktree.
+    pub fn scratch(&self, name: &str) -> Result<Scratch> {
+        let root = self.worktrees.join(format!("{name}.tmp"));
+        make_private(&root)?;
+        Ok(Scratch { root })
+    }
+}
+
+fn cache_home(host: &HostEnv) -> Result<PathBuf> {
+    if let Some(folder) =
+        host.non_empty_var("XDG_CACHE_HOME").map(PathBuf::from).filter(|folder| folder.is_absolute())
+    {
+        return Ok(folder);
+    }
+    match host.home_dir() {
+        Some(home) => Ok(home.join(".cache")),
+        None => {
+            Err(Error::workspace("there is no place for worktrees: neither XDG_CACHE_HOME nor HOME is set")
+                .hint("git config loop.worktreeDir <folder>"))
+        }
+    }
+}
+
+/// A private folder that is removed with everything in it.
+#[derive(Debug)]
+pub struct Scratch {
+    root: PathBuf,
+}
+
+impl Scratch {
+    /// The folder.
+    pub fn path(&self) -> &Path {
+        &self.root
+    }
+
+    /// A new folder in it.
+    pub fn folder(&self, name: &str) -> Result<PathBuf> {
+        let path = self.root.join(name);
+        make_private(&path)?;
+        Ok(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // What was made read-only inside would keep it; the worktree module knows how to remove such things.
+        let _ = worktree::remove_all(&self.root);
+    }
+}
+
+fn make_private(path: &Path) -> Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    builder.create(path).or_workspace(|| format!("{} cannot be made", path.display()))
+}

@@ -1,0 +1,370 @@
+//! One run of one loop on this machine: what is open while it lasts, and the order in which things happen.
+
+use crate::at::At;
+use crate::contract::file::History as HistoryTerms;
+use crate::contract::{Adapter, Contract, Guards};
+use crate::decide::{before_start, remaining};
+use crate::error::{Error, Result, ResultExt};
+use crate::exit::{ExitCode, HaltReason};
+use crate::git::LoopId;
+use crate::git::LoopLock;
+use crate::git::Repo;
+use crate::host::HostEnv;
+use crate::ledger::append::{Author, Tip, draft, publish};
+use crate::ledger::fold::status_of;
+use crate::ledger::load::load;
+use crate::ledger::receipt::Receipt;
+use crate::ledger::record::{Body, HaltBody, HaltedBy, ResumeBody, Role};
+use crate::ledger::state::Phase;
+use crate::ledger::trust::TrustRoot;
+use crate::ledger::verify::verify_ledger;
+use crate::money::MicroUsd;
+use crate::oid::Oid;
+use crate::sandbox;
+use crate::worktree::{LinkedWorktree, Manifest, SealOptions};
+
+use super::context;
+use super::interrupt::Interrupt;
+use super::places::Places;
+
+/// What a run is asked to do.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct SessionOptions {
+    /// End after one iteration.
+    pub once: bool,
+    /// Leave an operator's stop.
+    pub resume: bool,
+}
+
+/// How a run ended.
+#[derive(Debug)]
+pub struct RunEnd {
+    /// The end of the ledger.
+    pub tip: Tip,
+    /// The exit code of the command.
+    pub exit: ExitCode,
+}
+
+/// A run of one loop, with everything that stays open while it lasts.
+pub struct Session<'a> {
+    pub(super) repo: &'a Repo,
+    pub(super) host: &'a HostEnv,
+    pub(super) trust: &'a TrustRoot,
+    pub(super) author: Author<'a>,
+    pub(super) id: LoopId,
+    pub(super) tip: Tip,
+    pub(super) guards: Guards,
+    pub(super) adapter: sandbox::Adapter,
+    pub(super) places: Places,
+    pub(super) interrupt: Interrupt,
+    pub(super) say: &'a dyn Fn(&str),
+    _lock: LoopLock,
+}
+
+/// What a session is opened with.
+pub struct Opening<'a> {
+    /// The repository.
+    pub repo: &'a Repo,
+    /// The environment of the command.
+    pub host: &'a HostEnv,
+    /// Who is trusted.
+    pub trust: &'a TrustRoot,
+    /// Who runs it.
+    pub author: Author<'a>,
+    /// The loop.
+    pub id: LoopId,
+    /// What may end it from outside.
+    pub interrupt: Interrupt,
+    /// Where a line for people goes.
+    pub say: &'a dyn Fn(&str),
+}
+
+impl<'a> Session<'a> {
+    /// Opens a loop for running: takes its lock, verifies its ledger, chooses the sandbox and closes what a dead runner
+    /// left open.
+    pub fn open(opening: Opening<'a>) -> Result<Self> {
+        let Opening { repo, host, trust, author, id, interrupt, say } = opening;
+        let lock = LoopLock::acquire(repo.common_dir(), &id, At::now().timestamp())?;
+        let (tip, guards) = verified_tip(repo, &id, trust)?;
+        let adapter = choose_adapter(repo, &tip.contract)?;
+        let places = Places::open(repo, host, &id)?;
+        let mut this =
+            Self { repo, host, trust, author, id, tip, guards, adapter, places, interrupt, say, _lock: lock };
+        this.recover()?;
+        Ok(this)
+    }
+
+    /// The end of the ledger.
+    pub fn tip(&self) -> &Tip {
+        &self.tip
+    }
+
+    /// Runs until the loop halts, once if asked to, or until it is interrupted.
+    pub fn run(mut self, options: SessionOptions) -> Result<RunEnd> {
+        if self.tip.state.phase == Phase::Halted {
+            if !self.may_resume(options) {
+                return Ok(self.end());
+            }
+            self.resume()?;
+        }
+        self.preflight()?;
+        if self.tip.state.baseline.is_none() {
+            self.baseline()?;
+        }
+        while self.tip.state.phase != Phase::Halted {
+            if self.interrupt.is_set() {
+                return Ok(self.interrupted());
+            }
+            let reservation = self.reservation();
+            let elapsed = self.tip.state.elapsed_seconds(self.now());
+            if let Some(stop) = before_start(&self.tip.contract, &self.tip.state, elapsed, reservation) {
+                self.halt(HaltedBy::Limit, stop.halt_reason, stop.limit.as_str())?;
+                break;
+            }
+            self.iteration(reservation)?;
+            if options.once {
+                break;
+            }
+        }
+        if self.interrupt.is_set() && self.tip.state.phase != Phase::Halted {
+            return Ok(self.interrupted());
+        }
+        Ok(self.end())
+    }
+
+    fn end(self) -> RunEnd {
+        let exit = self.tip.state.halt_reason.map_or(ExitCode::OK, HaltReason::exit_code);
+        RunEnd { exit, tip: self.tip }
+    }
+
+    fn interrupted(self) -> RunEnd {
+        match self.interrupt.signal() {
+            Some(signal) => RunEnd { exit: ExitCode::from_signal(signal), tip: self.tip },
+            None => self.end(),
+        }
+    }
+
+    /// Now, never before the last record.
+    pub(super) fn now(&self) -> At {
+        At::now().max(self.tip.at)
+    }
+
+    /// Seconds of the loop's time that are left.
+    pub(super) fn seconds_left(&self) -> u64 {
+        remaining(&self.tip.contract, &self.tip.state, self.tip.state.elapsed_seconds(self.now())).seconds
+    }
+
+    /// What the next worker start reserves: what the contract says, else the largest cost so far, at first an equal
+    /// share of the limit.
+    fn reservation(&self) -> MicroUsd {
+        let contract = &self.tip.contract;
+        if contract.worker.costs_nothing() {
+            return MicroUsd::ZERO;
+        }
+        if let Some(reserve) = contract.worker.reserve_usd {
+            return reserve;
+        }
+        let largest = self.tip.state.counters.largest_usd;
+        if largest > MicroUsd::ZERO {
+            return largest;
+        }
+        MicroUsd::from_micros(
+            contract.limits.cost_usd.micros() / u64::from(contract.limits.iterations.max(1)),
+        )
+    }
+
+    /// Appends one record that stands by itself.
+    pub(super) fn append(&mut self, body: Body, why: &str) -> Result<()> {
+        let next = draft(self.repo, &self.author, &self.tip, Role::Runner, |_| body, Vec::new(), self.now())?;
+        publish(self.repo, self.id.refs(), Some(self.tip.id), &next, Vec::new(), why)?;
+        self.tip = next;
+        Ok(())
+    }
+
+    /// Appends a halt.
+    pub(super) fn halt(&mut self, by: HaltedBy, halt_reason: HaltReason, reason: &str) -> Result<()> {
+        let body = halt_body(&self.tip, by, halt_reason, reason);
+        self.append(Body::Halt(body), "loop: halt")
+    }
+
+    fn may_resume(&self, options: SessionOptions) -> bool {
+        match self.tip.state.halt_reason {
+            Some(HaltReason::OperatorStopped) => options.resume,
+            Some(HaltReason::WorkspaceInvalid) => true,
+            _ => false,
+        }
+    }
+
+    fn resume(&mut self) -> Result<()> {
+        let halt = self.tip.state.halt.unwrap_or(self.tip.id);
+        self.append(Body::Resume(ResumeBody { halt, message: None }), "loop: resume")?;
+        (self.say)(&format!("{}: resumed", self.id));
+        Ok(())
+    }
+
+    /// What must hold before any worker money is spent, besides the test signature that was made already.
+    fn preflight(&self) -> Result<()> {
+        let contract = &self.tip.contract;
+        self.command_line(&contract.worker.command, true)?;
+        self.command_line(&contract.check.command, false)?;
+        for name in &contract.worker.env {
+            if self.host.var(name).is_none() {
+                (self.say)(&format!("note: {name} is not set; the contract passes it to the worker"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What the context slice tells of earlier iterations.
+pub(super) struct History {
+    pub earlier: Vec<Receipt>,
+    pub output: Option<String>,
+}
+
+impl Session<'_> {
+    /// Reads the last few iterations back from the ledger.
+    pub(super) fn history(&self) -> Result<History> {
+        let unreadable = || "the last records cannot be read".to_owned();
+        let mut history = History { earlier: Vec::new(), output: None };
+        let mut current = Some(self.tip.id);
+        while let Some(id) = current
+            && history.earlier.len() < context::earlier_wanted()
+        {
+            // Our own chain up to the tip was verified when the session was opened.
+            let loaded = load(self.repo, id.0).or_workspace(unreadable)?;
+            let loaded = loaded.peek();
+            let body = &loaded.record.body;
+            if history.output.is_none() && matches!(body, Body::Iteration(_) | Body::Baseline(_)) {
+                for name in ["check.stdout", "report"] {
+                    if let Some((_, blob)) = loaded.evidence.iter().find(|(entry, _)| entry == name) {
+                        let bytes = self.repo.read_blob(blob.0).or_workspace(unreadable)?;
+                        history.output = Some(String::from_utf8_lossy(&bytes).into_owned());
+                        break;
+                    }
+                }
+            }
+            if let Body::Iteration(body) = body {
+                history.earlier.push(body.receipt.clone());
+            }
+            current = loaded.record.prev;
+        }
+        history.earlier.reverse();
+        Ok(history)
+    }
+
+    /// Makes git work in the worker's worktree: on a throw-away repository, or on the real one, as the contract says.
+    pub(super) fn open_history(&self, linked: &LinkedWorktree, base: Oid, manifest: &Manifest) -> Result<()> {
+        match self.tip.contract.sandbox.worker_history {
+            HistoryTerms::Sealed => {
+                let options = SealOptions {
+                    cache: Some(&self.places.private),
+                    identity: Some(("worker", "worker@git-loop.invalid")),
+                };
+                linked.seal(self.repo.gix(), base.0, manifest, &options)?;
+            }
+            HistoryTerms::Open => linked.link(manifest)?,
+        }
+        Ok(())
+    }
+}
+
+/// A rehearsal of the baseline, for `start --dry-run`.
+#[derive(Debug)]
+pub struct Rehearsal {
+    /// What is measured.
+    pub metric_name: String,
+    /// What is to be reached.
+    pub target: f64,
+    /// What it is at the base.
+    pub metric: Option<f64>,
+    /// Why there is no metric.
+    pub problem: Option<String>,
+    /// The failing tests.
+    pub failures: Vec<String>,
+    /// Whether the base meets the target.
+    pub target_met: bool,
+    /// How long the check took, in seconds.
+    pub seconds: f64,
+}
+
+/// Runs the check on the base of a contract that is not signed, and records nothing.
+pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
+    let Opening { repo, host, trust, author, id, interrupt, say } = opening;
+    let lock = LoopLock::acquire(repo.common_dir(), &id, At::now().timestamp())?;
+    let guards = contract.guards(repo).or_workspace(|| "the contract does not fit the base".to_owned())?;
+    let adapter = choose_adapter(repo, &contract)?;
+    let places = Places::open(repo, host, &id)?;
+    let tip = Tip::unsigned(repo, contract, &author)?;
+    let session =
+        Session { repo, host, trust, author, id, tip, guards, adapter, places, interrupt, say, _lock: lock };
+    session.preflight()?;
+    let measured = session.measure_base()?;
+    let contract = &session.tip.contract;
+    let receipt = measured.observed.receipt;
+    Ok(Rehearsal {
+        metric_name: contract.metric.name.clone(),
+        target: contract.metric.target,
+        metric: receipt.metric,
+        problem: receipt.problem,
+        failures: receipt.failures.unwrap_or_default(),
+        target_met: measured.target_met,
+        seconds: receipt.run.duration_ms as f64 / 1000.0,
+    })
+}
+
+/// The body of a halt record after `tip`.
+pub(super) fn halt_body(tip: &Tip, by: HaltedBy, halt_reason: HaltReason, reason: &str) -> HaltBody {
+    HaltBody {
+        by,
+        halt_reason,
+        status: status_of(halt_reason),
+        reason: reason.to_owned(),
+        exit_code: halt_reason.exit_code().get(),
+        iteration: tip.state.iteration,
+        last_green_commit: tip.state.last_green_commit,
+        message: None,
+    }
+}
+
+/// The verified end of the ledger as it is on disk now.
+pub(super) fn verified_tip(repo: &Repo, id: &LoopId, trust: &TrustRoot) -> Result<(Tip, Guards)> {
+    let name = id.refs().ledger();
+    let tip = repo
+        .read_ref(name.as_ref())
+        .or_workspace(|| format!("{name} cannot be read"))?
+        .ok_or_else(|| Error::usage(format!("there is no loop `{id}` in this repository")))?;
+    let chain = verify_ledger(repo, id, tip, trust, At::now(), |_| {})?.into_inner();
+    let guards = chain.guards.clone();
+    Ok((Tip::from(chain), guards))
+}
+
+/// The strongest adapter that the contract allows and this machine has.
+fn choose_adapter(repo: &Repo, contract: &Contract) -> Result<sandbox::Adapter> {
+    let minimum = repo.config().loop_min_sandbox();
+    let mut why = Vec::new();
+    for allowed in &contract.sandbox.allowed {
+        let adapter = match allowed {
+            Adapter::Landlock => sandbox::Adapter::Landlock,
+            Adapter::None => sandbox::Adapter::None,
+            _ => continue,
+        };
+        if adapter == sandbox::Adapter::None && minimum.as_deref().is_some_and(|minimum| minimum != "none") {
+            why.push(format!("none: loop.minSandbox asks for {}", minimum.as_deref().unwrap_or_default()));
+            continue;
+        }
+        match sandbox::available(adapter) {
+            Ok(()) => return Ok(adapter),
+            Err(reason) => why.push(format!("{adapter}: {reason}")),
+        }
+    }
+    Err(Error::new(
+        crate::error::Kind::Halt(HaltReason::IsolationUnsatisfiable),
+        format!(
+            "no sandbox that loop `{}` allows works on this machine: {}",
+            contract.loop_id,
+            why.join("; ")
+        ),
+    )
+    .hint("run it on a Linux with Landlock, or start a loop with sandbox.allowed = [\"landlock\", \"none\"]"))
+}

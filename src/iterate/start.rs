@@ -1,0 +1,65 @@
+//! Starting a loop: validate, freeze, sign. Nothing is run and no money is spent.
+
+use gix::ObjectId;
+
+use crate::at::At;
+use crate::contract::resolve::resolve;
+use crate::contract::{Contract, LoopFile};
+use crate::error::{Error, Result, ResultExt};
+use crate::git::Expect;
+use crate::git::Repo;
+use crate::git::{LoopId, LoopRefs};
+use crate::ledger::append::{Author, Move, Tip, draft_contract, publish};
+use crate::ledger::record::{Body, ContractBody};
+use crate::ledger::trust::TrustRoot;
+use crate::sign::Signer;
+
+/// The name and version that contracts are frozen by.
+pub const TOOL: &str = concat!("git-loop ", env!("CARGO_PKG_VERSION"));
+
+/// Refuses an id that is taken here.
+pub fn must_be_new(repo: &Repo, refs: LoopRefs<'_>, id: &LoopId) -> Result<()> {
+    for name in [refs.ledger(), refs.head()] {
+        if repo.read_ref(name.as_ref()).or_workspace(|| format!("{name} cannot be read"))?.is_some() {
+            return Err(Error::usage(format!("loop `{id}` exists already ({name})"))
+                .hint(format!("an id is used once; choose another, or look at it: git loop status {id}")));
+        }
+    }
+    Ok(())
+}
+
+/// A frozen contract and what its author should know; nothing is written but the tree of the frozen paths.
+pub fn freeze(
+    repo: &Repo,
+    id: &LoopId,
+    file: &LoopFile,
+    base: ObjectId,
+    trust: &TrustRoot,
+    principals: &[String],
+) -> Result<(Contract, String, Vec<String>)> {
+    // A key may stand for several principals; the contract says which of them approves.
+    let starter = match &file.roles.approver {
+        Some(approvers) => principals.iter().find(|one| approvers.contains(one)).or(principals.first()),
+        None => principals.first(),
+    };
+    let starter = starter.cloned().ok_or_else(|| Error::workspace("the signing key has no principal"))?;
+    let resolved = resolve(repo, id, file, base, trust, &starter)?;
+    Ok((resolved.contract, starter, resolved.warnings))
+}
+
+/// Signs `contract` and creates the refs of the loop.
+pub fn create(
+    repo: &Repo,
+    refs: LoopRefs<'_>,
+    contract: Contract,
+    signer: &Signer,
+    principal: String,
+) -> Result<Tip> {
+    let base = contract.base.commit;
+    let body = Body::Contract(ContractBody { tool: TOOL.to_owned(), objective: contract.objective.clone() });
+    let author = Author { signer, principal };
+    let tip = draft_contract(repo, &author, contract, body, At::now())?;
+    let head = Move { name: refs.head(), expect: Expect::Absent, to: base };
+    publish(repo, refs, None, &tip, vec![head], "loop: start")?;
+    Ok(tip)
+}

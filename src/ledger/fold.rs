@@ -1,0 +1,368 @@
+//! The fold: state before, one record, state after. Pure; also the law of which record may follow which.
+
+use super::receipt::{CostBasis, Receipt};
+use super::record::{Body, HaltedBy, Kind, Record, Status, Verdict};
+use super::state::{
+    Approval, BaselineState, Comprehension, Counters, MODE, MetricIntegrity, OpenCheckpoint, Phase,
+    STATE_SCHEMA, SameFailures, Signer, State,
+};
+use crate::contract::Contract;
+use crate::decide::Outcome;
+use crate::exit::HaltReason;
+use crate::money::MicroUsd;
+
+/// Why a record may not stand where it stands.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum FoldError {
+    /// The kinds do not follow each other so.
+    #[error("a `{kind}` record cannot stand here: {why}")]
+    OutOfPlace {
+        /// The kind.
+        kind: &'static str,
+        /// What is in the way.
+        why: String,
+    },
+    /// The record contradicts the state before it.
+    #[error("`{field}` of the `{kind}` record is {found}, the ledger so far says {expected}")]
+    Contradicts {
+        /// The kind.
+        kind: &'static str,
+        /// The field.
+        field: &'static str,
+        /// What the record says.
+        found: String,
+        /// What it must be.
+        expected: String,
+    },
+}
+
+/// The state after a contract record.
+pub fn begin(contract: &Contract) -> State {
+    State {
+        schema_version: STATE_SCHEMA.to_owned(),
+        loop_id: contract.loop_id.clone(),
+        mode: MODE.to_owned(),
+        phase: Phase::Created,
+        status: Status::Active,
+        iteration: 0,
+        last_green_commit: contract.base.commit,
+        best_metric: None,
+        open_failures: None,
+        cumulative_usd: MicroUsd::ZERO,
+        baseline: None,
+        determinism_probe: None,
+        metric_integrity: MetricIntegrity {
+            check_cmd_sha: contract.check_cmd_sha(),
+            test_tree_sha_at_last_green: contract.frozen.tree,
+            frozen: contract.frozen.tree,
+            collected: None,
+        },
+        model_pin: contract.worker.model.clone(),
+        escalation: None,
+        comprehension: Comprehension { diffs_unread: None },
+        halt_reason: None,
+        counters: Counters {
+            accepted: 0,
+            no_progress: 0,
+            tokens: 0,
+            unknown_costs: 0,
+            largest_usd: MicroUsd::ZERO,
+            started_at: None,
+            halted_at: None,
+            paused_seconds: 0,
+            same_failures: None,
+            green_tests: None,
+            blocking_findings: None,
+            holdout_red: None,
+            local_defenses: None,
+        },
+        checkpoint: None,
+        due_halt: None,
+        halt: None,
+        submitter: None,
+        approvals: Vec::new(),
+    }
+}
+
+/// The state after `record`, given the state before it. Refuses a record that may not follow.
+pub fn fold(before: &State, record: &Record) -> Result<State, FoldError> {
+    let mut state = before.clone();
+    let kind = record.kind;
+    // A halt record cannot name itself; whoever comes next can.
+    if state.phase == Phase::Halted && state.halt.is_none() {
+        state.halt = record.prev;
+    }
+    if let Some(open) = &mut state.checkpoint
+        && open.record.is_none()
+    {
+        open.record = record.prev;
+    }
+    if let Some(due) = state.due_halt
+        && kind != Kind::Halt
+    {
+        return Err(out_of_place(kind, format!("the last iteration calls for a halt, `{due}`")));
+    }
+    match &record.body {
+        Body::Contract(_) => return Err(out_of_place(kind, "a ledger has one contract".to_owned())),
+        Body::Baseline(body) => {
+            expect_phase(&state, kind, Phase::Created)?;
+            if state.baseline.is_some() {
+                return Err(out_of_place(kind, "there is a baseline already".to_owned()));
+            }
+            expect(kind, "base", &body.base, &state.last_green_commit)?;
+            let check = &body.check;
+            state.baseline = Some(BaselineState {
+                model_calls: 0,
+                tokens: 0,
+                top_error_type: None,
+                metric: check.metric,
+                failures: check.failures.as_ref().map(|failures| failures.len() as u64),
+                tests: check.tests,
+            });
+            state.best_metric = check.metric;
+            state.open_failures.clone_from(&check.failures);
+            state.metric_integrity.collected.clone_from(&check.collected);
+            state.counters.green_tests = check.tests;
+            // The baseline is a failing set like any other.
+            state.counters.same_failures = None;
+            if body.target_met {
+                state.due_halt = Some(HaltReason::NoActionableTasks);
+            }
+        }
+        Body::Checkpoint(body) => {
+            expect_running(&state, kind)?;
+            if state.baseline.is_none() {
+                return Err(out_of_place(kind, "there is no baseline yet".to_owned()));
+            }
+            if let Some(open) = &state.checkpoint {
+                return Err(out_of_place(kind, format!("iteration {} is still open", open.iteration)));
+            }
+            expect(kind, "iteration", &body.iteration, &(state.iteration + 1))?;
+            expect(kind, "base", &body.base, &state.last_green_commit)?;
+            state.phase = Phase::Iterating;
+            state.counters.started_at.get_or_insert(record.at);
+            state.checkpoint = Some(OpenCheckpoint {
+                record: None,
+                iteration: body.iteration,
+                base: body.base,
+                environment_id: body.environment_id.clone(),
+                reservation_usd: body.reservation_usd,
+            });
+        }
+        Body::Iteration(body) => {
+            let Some(open) = state.checkpoint.take() else {
+                return Err(out_of_place(kind, "no checkpoint is open".to_owned()));
+            };
+            let receipt = &body.receipt;
+            expect(kind, "checkpoint", &Some(receipt.checkpoint), &open.record)?;
+            expect(kind, "iteration", &receipt.iteration, &open.iteration)?;
+            expect(kind, "base", &receipt.base, &open.base)?;
+            expect(kind, "environment_id", &receipt.environment_id, &open.environment_id)?;
+            if state.phase == Phase::Halted && receipt.abandoned.is_none() {
+                return Err(out_of_place(
+                    kind,
+                    "the loop has halted; only an abandoned iteration may be closed".to_owned(),
+                ));
+            }
+            state.submitter = Some(signer(record));
+            count_iteration(&mut state, receipt);
+        }
+        Body::Halt(body) => {
+            if state.phase == Phase::Halted {
+                return Err(out_of_place(kind, "the loop has halted already".to_owned()));
+            }
+            // An operator may stop a loop in the middle of an iteration; everyone else halts between two.
+            if state.checkpoint.is_some() && body.by != HaltedBy::Operator {
+                return Err(out_of_place(kind, "an iteration is still open".to_owned()));
+            }
+            match state.due_halt.take() {
+                Some(due) => expect(kind, "halt_reason", &body.halt_reason, &due)?,
+                None if matches!(body.by, HaltedBy::Decision | HaltedBy::Baseline) => {
+                    return Err(out_of_place(kind, "the last decision calls for no halt".to_owned()));
+                }
+                None if body.by == HaltedBy::Operator => {
+                    expect(kind, "halt_reason", &body.halt_reason, &HaltReason::OperatorStopped)?;
+                }
+                None => {}
+            }
+            expect(kind, "iteration", &body.iteration, &state.iteration)?;
+            expect(kind, "last_green_commit", &body.last_green_commit, &state.last_green_commit)?;
+            expect(kind, "exit_code", &body.exit_code, &body.halt_reason.exit_code().get())?;
+            expect(kind, "status", &body.status, &status_of(body.halt_reason))?;
+            state.phase = Phase::Halted;
+            state.status = body.status;
+            state.halt_reason = Some(body.halt_reason);
+            state.counters.halted_at = Some(record.at);
+            if state.submitter.is_none() || body.by != HaltedBy::Operator {
+                state.submitter = Some(signer(record));
+            }
+        }
+        Body::Resume(body) => {
+            if state.phase != Phase::Halted {
+                return Err(out_of_place(kind, "the loop has not halted".to_owned()));
+            }
+            expect(kind, "halt", &Some(body.halt), &state.halt)?;
+            match state.halt_reason {
+                Some(
+                    HaltReason::OperatorStopped | HaltReason::HumanRequired | HaltReason::WorkspaceInvalid,
+                ) => {}
+                other => {
+                    let other = other.map_or("a halt without a reason", HaltReason::as_str);
+                    return Err(out_of_place(kind, format!("`{other}` cannot be resumed")));
+                }
+            }
+            if let Some(halted_at) = state.counters.halted_at.take()
+                && state.counters.started_at.is_some()
+            {
+                state.counters.paused_seconds += record.at.seconds_since(halted_at);
+            }
+            state.phase = if state.counters.started_at.is_some() { Phase::Iterating } else { Phase::Created };
+            state.status = Status::Active;
+            state.halt_reason = None;
+            state.halt = None;
+        }
+        Body::Review(body) => {
+            expect_awaiting_review(&state, kind)?;
+            expect(kind, "halt", &Some(body.halt), &state.halt)?;
+            expect(kind, "candidate", &body.candidate, &state.last_green_commit)?;
+            if let Some(submitter) = &state.submitter
+                && (submitter.principal == record.actor.principal || submitter.key == record.actor.key)
+            {
+                return Err(out_of_place(
+                    kind,
+                    format!("{} ran the loop and cannot review it", record.actor.principal),
+                ));
+            }
+            match body.verdict {
+                Verdict::Approve => state.approvals.push(Approval {
+                    seq: record.seq,
+                    principal: record.actor.principal.clone(),
+                    key: record.actor.key.clone(),
+                }),
+                Verdict::Reject => {
+                    state.status = status_of(HaltReason::ReviewerRejected);
+                    state.halt_reason = Some(HaltReason::ReviewerRejected);
+                }
+            }
+        }
+        Body::Promotion(body) => {
+            expect_awaiting_review(&state, kind)?;
+            expect(kind, "halt", &Some(body.halt), &state.halt)?;
+            expect(kind, "candidate", &body.candidate, &state.last_green_commit)?;
+            expect(kind, "tip", &Some(body.tip), &record.prev)?;
+            if state.approvals.is_empty() {
+                return Err(out_of_place(kind, "no independent review approves it".to_owned()));
+            }
+            state.status = Status::Succeeded;
+        }
+    }
+    Ok(state)
+}
+
+/// The status that a halt reason brings.
+pub fn status_of(reason: HaltReason) -> Status {
+    match reason {
+        HaltReason::SuccessConditionMet => Status::AwaitingReview,
+        HaltReason::HumanRequired
+        | HaltReason::BlockedPathModified
+        | HaltReason::MetricIntegrityViolation
+        | HaltReason::RewardHackingDetected
+        | HaltReason::CredentialScopeInvalid
+        | HaltReason::ObjectiveUnverified
+        | HaltReason::CheckFlaky => Status::Blocked,
+        _ => Status::Stopped,
+    }
+}
+
+fn count_iteration(state: &mut State, receipt: &Receipt) {
+    let decision = &receipt.decision;
+    state.iteration = receipt.iteration;
+    if let Some(usd) = receipt.cost.usd {
+        state.cumulative_usd = state.cumulative_usd.saturating_add(usd);
+        // A reservation is a guess; only what was reported tells what an iteration costs.
+        if receipt.cost.basis == CostBasis::Reported {
+            state.counters.largest_usd = state.counters.largest_usd.max(usd);
+        }
+    } else {
+        state.counters.unknown_costs += 1;
+    }
+    let tokens =
+        receipt.cost.prompt_tokens.unwrap_or(0).saturating_add(receipt.cost.completion_tokens.unwrap_or(0));
+    state.counters.tokens = state.counters.tokens.saturating_add(tokens);
+
+    if receipt.abandoned.is_none() {
+        let failures = receipt.check.as_ref().and_then(|check| check.failures.as_ref());
+        state.counters.same_failures = failures.map(|failures| {
+            let set = crate::canonical::sha256_of(failures);
+            match state.counters.same_failures.take() {
+                Some(before) if before.set == set => SameFailures { set, iterations: before.iterations + 1 },
+                _ => SameFailures { set, iterations: 1 },
+            }
+        });
+        if decision.outcome == Outcome::Accept {
+            state.counters.no_progress = 0;
+        } else {
+            state.counters.no_progress += 1;
+        }
+    }
+    if decision.outcome == Outcome::Accept {
+        state.counters.accepted += 1;
+        if let Some(candidate) = receipt.candidate {
+            state.last_green_commit = candidate;
+        }
+        if let Some(check) = &receipt.check {
+            state.best_metric = check.metric;
+            state.open_failures.clone_from(&check.failures);
+            state.counters.green_tests = check.tests;
+        }
+    }
+    if state.phase != Phase::Halted {
+        state.due_halt = decision.halt_reason;
+    }
+}
+
+fn signer(record: &Record) -> Signer {
+    Signer { principal: record.actor.principal.clone(), key: record.actor.key.clone() }
+}
+
+fn out_of_place(kind: Kind, why: String) -> FoldError {
+    FoldError::OutOfPlace { kind: kind.as_str(), why }
+}
+
+fn expect<T: PartialEq + std::fmt::Debug>(
+    kind: Kind,
+    field: &'static str,
+    found: &T,
+    expected: &T,
+) -> Result<(), FoldError> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(FoldError::Contradicts {
+        kind: kind.as_str(),
+        field,
+        found: format!("{found:?}"),
+        expected: format!("{expected:?}"),
+    })
+}
+
+fn expect_phase(state: &State, kind: Kind, phase: Phase) -> Result<(), FoldError> {
+    if state.phase == phase {
+        return Ok(());
+    }
+    Err(out_of_place(kind, format!("the loop is {:?}", state.phase).to_lowercase()))
+}
+
+fn expect_running(state: &State, kind: Kind) -> Result<(), FoldError> {
+    match state.phase {
+        Phase::Created | Phase::Iterating => Ok(()),
+        Phase::Halted => Err(out_of_place(kind, "the loop has halted".to_owned())),
+    }
+}
+
+fn expect_awaiting_review(state: &State, kind: Kind) -> Result<(), FoldError> {
+    if state.status == Status::AwaitingReview {
+        return Ok(());
+    }
+    Err(out_of_place(kind, format!("the loop is `{}`, not `awaiting_review`", state.status.as_str())))
+}

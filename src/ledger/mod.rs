@@ -1,0 +1,24 @@
+//! The ledger: an append-only chain of signed record commits under `refs/loops/<id>/ledger`, and the only authority.
+//!
+//! | module | what it holds |
+//! | --- | --- |
+//! | [`record`], [`receipt`], [`state`] | the three JSON files of a record's tree |
+//! | [`fold`] | state before, one record, state after; which record may follow which |
+//! | [`message`] | the commit message, a function of the record |
+//! | [`append`] | drafting, signing and publishing records by compare-and-swap |
+//! | [`load`] | reading one record commit, unverified |
+//! | [`verify`] | the whole chain: signatures, positions, roles, fold and every decision again |
+//! | [`observe`] and [`rederive`] | what a check showed; every verdict and decision again from the evidence |
+//! | [`trust`] | the trust root: who is known here, and which keys are revoked |
+
+pub mod append;
+pub mod fold;
+pub mod load;
+pub mod message;
+pub mod observe;
+pub mod receipt;
+pub mod record;
+pub mod rederive;
+pub mod state;
+pub mod trust;
+pub mod verify;

@@ -1,0 +1,278 @@
+//! The receipt: the JSON that pins everything about one iteration.
+
+use std::collections::BTreeMap;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::decide::Decision;
+use crate::money::MicroUsd;
+use crate::oid::Oid;
+
+/// The schema id of a receipt.
+pub const RECEIPT_SCHEMA: &str = "git-loop/receipt/v1";
+
+/// Everything about one iteration. What could not be pinned is null and has its reason in `unpinned`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct Receipt {
+    /// Always [`RECEIPT_SCHEMA`].
+    pub schema: String,
+    /// The id of the loop.
+    #[serde(rename = "loop")]
+    pub loop_id: String,
+    /// The contract record.
+    pub contract: Oid,
+    /// The checkpoint record that announced the iteration.
+    pub checkpoint: Oid,
+    /// The number of the iteration, from 1.
+    pub iteration: u32,
+    /// The environment that was used, and never again.
+    pub environment_id: String,
+    /// The commit the worker started from.
+    pub base: Oid,
+    /// The commit made from what the worker left; null if an interruption left none.
+    pub candidate: Option<Oid>,
+    /// Its tree.
+    pub candidate_tree: Option<Oid>,
+    /// Why the iteration ended before its time; null in the ordinary case.
+    pub abandoned: Option<String>,
+    /// How the worker's run went; null if it is not known.
+    pub worker: Option<WorkerReceipt>,
+    /// The model that was asked for.
+    pub model: Option<ModelIdentity>,
+    /// How it was asked to sample.
+    pub sampling: Option<SamplingParameters>,
+    /// What the worker was given to read.
+    pub context: Vec<ContextEntry>,
+    /// What it cost.
+    pub cost: CostReceipt,
+    /// What the candidate changed.
+    pub changes: ChangesReceipt,
+    /// What the guards found.
+    pub guards: GuardsReceipt,
+    /// The one capture of the check; null if an earlier row decided.
+    pub check: Option<CheckReceipt>,
+    /// What isolation the worker and the check had.
+    pub sandbox: SandboxReceipt,
+    /// Seconds since the first checkpoint, without the time between a halt and its resumption.
+    pub elapsed_seconds: u64,
+    /// What was decided.
+    pub decision: Decision,
+    /// How sure one can be that the check is deterministic; null until it was probed.
+    pub determinism_confidence: Option<f64>,
+    /// Why each null above is null, by field.
+    pub unpinned: BTreeMap<String, String>,
+}
+
+/// The identity of a model.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ModelIdentity {
+    /// Who serves it.
+    pub provider: Option<String>,
+    /// Its name there.
+    pub model_id: Option<String>,
+    /// Its version.
+    pub version: Option<String>,
+    /// How it was quantized.
+    pub quantization: Option<String>,
+    /// What runs it.
+    pub runtime: Option<String>,
+    /// Where it is reached.
+    pub endpoint: Option<String>,
+}
+
+/// How a model samples.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SamplingParameters {
+    /// Temperature.
+    pub temperature: Option<f64>,
+    /// Nucleus.
+    pub top_p: Option<f64>,
+    /// Seed.
+    pub seed: Option<u64>,
+    /// The most tokens of one answer.
+    pub max_tokens: Option<u64>,
+}
+
+/// One piece of the context slice.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ContextEntry {
+    /// What it is called.
+    pub path: String,
+    /// SHA-256 of its content, in hex.
+    pub content_sha256: String,
+}
+
+/// How a command ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct RunReceipt {
+    /// The command as it was run.
+    pub command: Vec<String>,
+    /// Its exit code; null if a signal ended it.
+    pub exit_code: Option<i32>,
+    /// The signal that ended it.
+    pub signal: Option<i32>,
+    /// Why it was ended: `itself`, `timed_out`, `deadline`, `output_limit`, `interrupted`.
+    pub ended: String,
+    /// How long it ran by the runner's own monotonic clock.
+    pub duration_ms: u64,
+    /// How many processes it left behind that had to be ended.
+    pub survivors: u32,
+}
+
+/// How the worker's run went.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WorkerReceipt {
+    /// What it is called.
+    pub agent: Option<String>,
+    /// The run.
+    pub run: RunReceipt,
+    /// Why it counts as failed; null if it does not.
+    pub failure: Option<String>,
+    /// What it says about its change; never evidence of anything.
+    pub summary: Option<String>,
+}
+
+/// Where a cost figure comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum CostBasis {
+    /// The contract declares a worker that costs nothing.
+    None,
+    /// The worker's report.
+    Reported,
+    /// Nothing could be read; this is not 0.
+    Unknown,
+    /// The iteration was interrupted; the reservation is charged.
+    Reserved,
+}
+
+/// What one iteration cost.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CostReceipt {
+    /// Tokens read by the model.
+    pub prompt_tokens: Option<u64>,
+    /// Tokens written by it.
+    pub completion_tokens: Option<u64>,
+    /// Money; null if unknown.
+    pub usd: Option<MicroUsd>,
+    /// Where the figures come from.
+    pub basis: CostBasis,
+    /// What the worker's report was lacking.
+    pub problem: Option<String>,
+}
+
+/// What a candidate changed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ChangesReceipt {
+    /// How many paths.
+    pub count: u64,
+    /// The first 200 of them, in path order, escaped for display.
+    pub paths: Vec<String>,
+}
+
+/// One thing a guard found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GuardViolation {
+    /// Where, escaped for display; or the name of what was tampered with.
+    pub path: String,
+    /// What is wrong with it.
+    pub what: String,
+}
+
+/// What the guards found.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct GuardsReceipt {
+    /// Whether all three lists below are empty.
+    pub guards_intact: bool,
+    /// Check paths that are not what was frozen.
+    pub drift: Vec<GuardViolation>,
+    /// Blocked paths that changed.
+    pub blocked: Vec<GuardViolation>,
+    /// Refs, config or hooks that changed while the worker ran; seen by the runner only.
+    pub tampered: Vec<GuardViolation>,
+    /// What could not enter the candidate (special files, nested repositories); seen by the runner only.
+    pub left_out: Vec<GuardViolation>,
+    /// Changed paths outside `paths.mutable`.
+    pub outside: Vec<String>,
+}
+
+/// The one capture of a check, and what was read from it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct CheckReceipt {
+    /// The tree the check ran on: the candidate's with every check path replaced by its frozen object.
+    pub tree: Oid,
+    /// The run.
+    pub run: RunReceipt,
+    /// The blob of the report; null if there was none.
+    pub report: Option<Oid>,
+    /// Why there is no report; null if there is one.
+    pub no_report: Option<NoReport>,
+    /// Why there is no verdict; null if there is one.
+    pub problem: Option<String>,
+    /// The metric; null if there is none.
+    pub metric: Option<f64>,
+    /// Whether the check is passing.
+    pub passing: bool,
+    /// How many tests passed, failed and were skipped; null where the format has no tests.
+    pub counts: Option<TestCounts>,
+    /// The failing tests.
+    pub failures: Option<Vec<String>>,
+    /// SHA-256 over the sorted ids of all tests.
+    pub collected: Option<String>,
+    /// The blob that lists all tests by outcome.
+    pub tests: Option<Oid>,
+    /// Tests of the baseline that were not run.
+    pub lost: Vec<String>,
+    /// Tests that passed at green and do not pass now.
+    pub regressed: Vec<String>,
+}
+
+/// Why a check has no report.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum NoReport {
+    /// The file was not written, or is no regular file.
+    NotWritten,
+    /// It is larger than what is kept.
+    TooLarge,
+    /// The file was there before the check ran.
+    Planted,
+}
+
+/// How many tests had which outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct TestCounts {
+    /// Passed.
+    pub passed: u64,
+    /// Failed.
+    pub failed: u64,
+    /// Skipped or ignored.
+    pub skipped: u64,
+}
+
+/// What was enforced, as the runner reports it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SandboxReceipt {
+    /// Around the worker; null if it did not run.
+    pub worker: Option<Enforced>,
+    /// Around the check; null if it did not run.
+    pub check: Option<Enforced>,
+}
+
+/// What one adapter enforced.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Enforced {
+    /// The adapter.
+    pub adapter: String,
+    /// Whether files outside were out of reach.
+    pub filesystem: bool,
+    /// `host`, `none (namespace)`, `none (seccomp)`.
+    pub network: String,
+    /// Whether capabilities were dropped.
+    pub capabilities_dropped: bool,
+    /// How it was made sure that no process stayed.
+    pub process_tree: String,
+}

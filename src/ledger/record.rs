@@ -1,0 +1,462 @@
+//! `record.json`: what one signed commit of a ledger says.
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::receipt::{CheckReceipt, ContextEntry, Receipt, SandboxReceipt};
+use crate::at::At;
+use crate::canonical::{self, CanonicalError};
+use crate::exit::HaltReason;
+use crate::money::MicroUsd;
+use crate::oid::Oid;
+
+/// The schema id of `record.json`.
+pub const RECORD_SCHEMA: &str = "git-loop/record/v1";
+
+/// What a record is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Kind {
+    /// The frozen terms; a root commit.
+    Contract,
+    /// The check's verdict on the base.
+    Baseline,
+    /// The intent to run one iteration.
+    Checkpoint,
+    /// What one iteration did and how it was decided.
+    Iteration,
+    /// The end of a run.
+    Halt,
+    /// An independent judgement of a converged loop.
+    Review,
+    /// The step that makes a converged loop `succeeded`.
+    Promotion,
+    /// A change of the signer list.
+    Trust,
+    /// A rollback that an operator asked for.
+    Rollback,
+    /// The continuation after a halt.
+    Resume,
+    /// A determinism probe of the check.
+    Probe,
+    /// The right of one machine to run the loop.
+    Lease,
+    /// A question to a person.
+    Escalation,
+    /// One run of an agent.
+    Invocation,
+    /// A reviewer's finding.
+    Finding,
+    /// The release of the content of a dead loop.
+    Release,
+    /// An answer to an escalation.
+    Ack,
+    /// A statement that decides nothing.
+    Attestation,
+}
+
+impl Kind {
+    /// The word used in records, trailers and messages.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Contract => "contract",
+            Self::Baseline => "baseline",
+            Self::Checkpoint => "checkpoint",
+            Self::Iteration => "iteration",
+            Self::Halt => "halt",
+            Self::Review => "review",
+            Self::Promotion => "promotion",
+            Self::Trust => "trust",
+            Self::Rollback => "rollback",
+            Self::Resume => "resume",
+            Self::Probe => "probe",
+            Self::Lease => "lease",
+            Self::Escalation => "escalation",
+            Self::Invocation => "invocation",
+            Self::Finding => "finding",
+            Self::Release => "release",
+            Self::Ack => "ack",
+            Self::Attestation => "attestation",
+        }
+    }
+}
+
+/// What a signer acts as. Which records a role may sign is [`Kind`]'s table in `verify`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Agrees to the terms.
+    Approver,
+    /// Runs the loop.
+    Runner,
+    /// May stop it.
+    Operator,
+    /// Judges the result.
+    Reviewer,
+    /// Lets it leave.
+    Promoter,
+}
+
+impl Role {
+    /// The word used in contracts and records.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Approver => "approver",
+            Self::Runner => "runner",
+            Self::Operator => "operator",
+            Self::Reviewer => "reviewer",
+            Self::Promoter => "promoter",
+        }
+    }
+}
+
+/// Who signed a record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Actor {
+    /// The principal in the allowed-signers file.
+    pub principal: String,
+    /// The fingerprint of the key, `SHA256:…`.
+    pub key: String,
+    /// The role in which it was signed.
+    pub role: Role,
+}
+
+/// `record.json`.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct Record {
+    /// Always [`RECORD_SCHEMA`].
+    pub schema: String,
+    /// What the body is.
+    pub kind: Kind,
+    /// The id of the loop.
+    #[serde(rename = "loop")]
+    pub loop_id: String,
+    /// The contract record; null in the contract record itself.
+    pub contract: Option<Oid>,
+    /// The position in the ledger, from 0.
+    pub seq: u64,
+    /// The record before this one; null in the contract record.
+    pub prev: Option<Oid>,
+    /// When it was signed; equal to the author and committer date of the commit.
+    pub at: At,
+    /// Who signed it.
+    pub actor: Actor,
+    /// What it says; its fields depend on `kind`.
+    pub body: Body,
+}
+
+/// The part of a record that depends on its kind.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Body {
+    /// See [`Kind::Contract`].
+    Contract(ContractBody),
+    /// See [`Kind::Baseline`].
+    Baseline(Box<BaselineBody>),
+    /// See [`Kind::Checkpoint`].
+    Checkpoint(CheckpointBody),
+    /// See [`Kind::Iteration`].
+    Iteration(Box<IterationBody>),
+    /// See [`Kind::Halt`].
+    Halt(HaltBody),
+    /// See [`Kind::Resume`].
+    Resume(ResumeBody),
+    /// See [`Kind::Review`].
+    Review(ReviewBody),
+    /// See [`Kind::Promotion`].
+    Promotion(PromotionBody),
+}
+
+/// A file that a record keeps under `evidence/`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct EvidenceEntry {
+    /// The file name under `evidence/`.
+    pub name: String,
+    /// Its blob.
+    pub id: Oid,
+    /// How many bytes there were before any cut.
+    pub bytes: u64,
+    /// Whether the middle was cut out; the blob says where.
+    pub truncated: bool,
+}
+
+/// The body of a `contract` record; the terms themselves are `contract.json`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ContractBody {
+    /// The program that froze the contract, with its version.
+    pub tool: String,
+    /// What the loop is for.
+    pub objective: String,
+}
+
+/// The body of a `baseline` record: the check on the base, before any worker ran.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct BaselineBody {
+    /// The base commit; the second parent of the record.
+    pub base: Oid,
+    /// The one capture of the check.
+    pub check: CheckReceipt,
+    /// What isolation the check had.
+    pub sandbox: SandboxReceipt,
+    /// Whether the base already meets the target.
+    pub target_met: bool,
+    /// The files under `evidence/`.
+    pub evidence: Vec<EvidenceEntry>,
+}
+
+/// What is left of each limit at a checkpoint.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Remaining {
+    /// Iterations, this one included.
+    pub iterations: u32,
+    /// Money.
+    pub usd: MicroUsd,
+    /// Tokens; null without a limit.
+    pub tokens: Option<u64>,
+    /// Wall time.
+    pub seconds: u64,
+}
+
+/// The body of a `checkpoint` record: the write-ahead intent of one iteration.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CheckpointBody {
+    /// The number of the iteration, from 1.
+    pub iteration: u32,
+    /// The commit that the worker starts from: green.
+    pub base: Oid,
+    /// The name of the fresh environment; never used twice.
+    pub environment_id: String,
+    /// The sandbox adapter.
+    pub adapter: String,
+    /// What the worker is given to read.
+    pub context: Vec<ContextEntry>,
+    /// What is left of each limit.
+    pub remaining: Remaining,
+    /// What is charged if this iteration is never heard of again.
+    pub reservation_usd: MicroUsd,
+}
+
+/// The body of an `iteration` record.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct IterationBody {
+    /// Everything about the iteration; the same object is the note on the candidate.
+    pub receipt: Receipt,
+    /// The files under `evidence/`.
+    pub evidence: Vec<EvidenceEntry>,
+}
+
+/// What made a loop halt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum HaltedBy {
+    /// The baseline already met the target.
+    Baseline,
+    /// The decision on an iteration.
+    Decision,
+    /// A limit, before another worker was started.
+    Limit,
+    /// A person.
+    Operator,
+}
+
+/// The body of a `halt` record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HaltBody {
+    /// What made it halt.
+    pub by: HaltedBy,
+    /// The stable string for other programs.
+    pub halt_reason: HaltReason,
+    /// The status of the loop from here.
+    pub status: Status,
+    /// The name of the limit or of the row that decided; what an operator said is in `message`.
+    pub reason: String,
+    /// The exit code of the run.
+    pub exit_code: u8,
+    /// How many iterations were recorded.
+    pub iteration: u32,
+    /// Where the loop's work stands.
+    pub last_green_commit: Oid,
+    /// What the operator said.
+    pub message: Option<String>,
+}
+
+/// The body of a `resume` record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ResumeBody {
+    /// The halt record that is left.
+    pub halt: Oid,
+    /// Why.
+    pub message: Option<String>,
+}
+
+/// What a reviewer says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Verdict {
+    /// It may be promoted.
+    Approve,
+    /// It ends here.
+    Reject,
+}
+
+/// The body of a `review` record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReviewBody {
+    /// Approve or reject.
+    pub verdict: Verdict,
+    /// The halt record it is bound to.
+    pub halt: Oid,
+    /// The commit that was reviewed.
+    pub candidate: Oid,
+    /// In which personas the reviewer looked.
+    pub personas: Vec<String>,
+    /// What the reviewer attests, by name.
+    pub attestations: serde_json::Map<String, Value>,
+    /// What the reviewer says.
+    pub comment: Option<String>,
+    /// The `invocation` record of a reviewing agent; null for a person.
+    pub invocation: Option<Oid>,
+}
+
+/// The body of a `promotion` record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct PromotionBody {
+    /// The halt record.
+    pub halt: Oid,
+    /// The approving reviews.
+    pub reviews: Vec<Oid>,
+    /// The commit that may leave.
+    pub candidate: Oid,
+    /// Its tree.
+    pub candidate_tree: Oid,
+    /// The tip of the ledger that the promoter saw.
+    pub tip: Oid,
+}
+
+/// Whether and how a loop is going on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    /// It may go on.
+    Active,
+    /// It converged and waits for a review and a promotion.
+    AwaitingReview,
+    /// It was promoted.
+    Succeeded,
+    /// A limit or an operator ended it.
+    Stopped,
+    /// A guard ended it.
+    Blocked,
+}
+
+impl Status {
+    /// The word used in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Active => "active",
+            Self::AwaitingReview => "awaiting_review",
+            Self::Succeeded => "succeeded",
+            Self::Stopped => "stopped",
+            Self::Blocked => "blocked",
+        }
+    }
+}
+
+/// Why the bytes of a `record.json` are not a record.
+#[derive(Debug, thiserror::Error)]
+pub enum RecordError {
+    /// Not canonical, or a field is missing or of another type.
+    #[error(transparent)]
+    Canonical(#[from] CanonicalError),
+    /// Another schema or another major version of it.
+    #[error("record.json has schema {found:?}, this version reads {RECORD_SCHEMA:?}")]
+    Schema {
+        /// What it says it is.
+        found: String,
+    },
+    /// A kind that this version does not know the rules of.
+    #[error("a record of kind `{0}` is not known to this version of git-loop")]
+    KindNotBuilt(&'static str),
+}
+
+/// The same as [`Record`] before the body is known.
+#[derive(Serialize, Deserialize)]
+struct Envelope {
+    schema: String,
+    kind: Kind,
+    #[serde(rename = "loop")]
+    loop_id: String,
+    contract: Option<Oid>,
+    seq: u64,
+    prev: Option<Oid>,
+    at: At,
+    actor: Actor,
+    body: Value,
+}
+
+impl Record {
+    /// Reads the bytes of a `record.json`, which must be canonical.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self, RecordError> {
+        let envelope: Envelope = canonical::read_canonical(bytes)?;
+        if envelope.schema != RECORD_SCHEMA {
+            return Err(RecordError::Schema { found: envelope.schema });
+        }
+        let body = Body::read(envelope.kind, &envelope.body)?;
+        Ok(Self {
+            schema: envelope.schema,
+            kind: envelope.kind,
+            loop_id: envelope.loop_id,
+            contract: envelope.contract,
+            seq: envelope.seq,
+            prev: envelope.prev,
+            at: envelope.at,
+            actor: envelope.actor,
+            body,
+        })
+    }
+
+    /// The canonical bytes of this record.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        canonical::canonical_json(self).into_bytes()
+    }
+}
+
+impl Body {
+    fn read(kind: Kind, value: &Value) -> Result<Self, RecordError> {
+        Ok(match kind {
+            Kind::Contract => Self::Contract(canonical::from_value(value)?),
+            Kind::Baseline => Self::Baseline(canonical::from_value(value)?),
+            Kind::Checkpoint => Self::Checkpoint(canonical::from_value(value)?),
+            Kind::Iteration => Self::Iteration(canonical::from_value(value)?),
+            Kind::Halt => Self::Halt(canonical::from_value(value)?),
+            Kind::Resume => Self::Resume(canonical::from_value(value)?),
+            Kind::Review => Self::Review(canonical::from_value(value)?),
+            Kind::Promotion => Self::Promotion(canonical::from_value(value)?),
+            other => return Err(RecordError::KindNotBuilt(other.as_str())),
+        })
+    }
+
+    /// The kind of record this is the body of.
+    pub fn kind(&self) -> Kind {
+        match self {
+            Self::Contract(_) => Kind::Contract,
+            Self::Baseline(_) => Kind::Baseline,
+            Self::Checkpoint(_) => Kind::Checkpoint,
+            Self::Iteration(_) => Kind::Iteration,
+            Self::Halt(_) => Kind::Halt,
+            Self::Resume(_) => Kind::Resume,
+            Self::Review(_) => Kind::Review,
+            Self::Promotion(_) => Kind::Promotion,
+        }
+    }
+
+    /// The files under `evidence/` that the record names.
+    pub fn evidence(&self) -> &[EvidenceEntry] {
+        match self {
+            Self::Baseline(body) => &body.evidence,
+            Self::Iteration(body) => &body.evidence,
+            _ => &[],
+        }
+    }
+}

@@ -1,0 +1,374 @@
+//! The verdict and the decision of a record, derived again from the objects it names.
+
+use gix::bstr::{BString, ByteSlice};
+
+use super::observe::{Capture, Compared, Observed, observe};
+use super::receipt::{ChangesReceipt, CheckReceipt, GuardViolation, GuardsReceipt, Receipt};
+use super::record::{Body, IterationBody, Record, Role};
+use super::state::State;
+use super::trust::{NotTrusted, TrustRoot};
+use crate::at::At;
+use crate::check::TestSets;
+use crate::contract::{Contract, Guards, PathSets};
+use crate::decide::{Evidence, decide, decides_without_check, target_met};
+use crate::escape::escape_path;
+use crate::git::ObjectError;
+use crate::git::Repo;
+use crate::guard::{self, DiffError, TreeJudgement};
+use crate::oid::Oid;
+use crate::sign::GIT_NAMESPACE;
+use crate::sign::sshsig::{self, SignatureError};
+use crate::sign::{CommitError, parse_signed};
+
+/// How many changed paths a receipt lists.
+pub const LISTED_CHANGES: usize = 200;
+
+/// Why a recorded verdict or decision does not follow from its evidence.
+#[derive(Debug, thiserror::Error)]
+pub enum RederiveError {
+    /// An object is missing or corrupt.
+    #[error(transparent)]
+    Object(#[from] ObjectError),
+    /// Two trees cannot be compared.
+    #[error(transparent)]
+    Diff(#[from] DiffError),
+    /// A tree is malformed.
+    #[error(transparent)]
+    Tree(#[from] guard::tree::TreeError),
+    /// The candidate is not the commit it should be.
+    #[error("candidate {candidate}: {why}")]
+    Candidate {
+        /// The commit.
+        candidate: Oid,
+        /// What is wrong.
+        why: String,
+    },
+    /// The candidate is malformed.
+    #[error("candidate: {0}")]
+    CandidateObject(#[from] CommitError),
+    /// The candidate's signature is not valid.
+    #[error("candidate: signature: {0}")]
+    CandidateSignature(#[from] SignatureError),
+    /// The signer of the candidate is not trusted.
+    #[error("candidate: {0}")]
+    CandidateSigner(#[from] NotTrusted),
+    /// A field of the receipt is not what its evidence gives.
+    #[error("{field}: the record says {found}, the evidence gives {expected}")]
+    Differs {
+        /// The field.
+        field: &'static str,
+        /// What the record says.
+        found: String,
+        /// What the evidence gives.
+        expected: String,
+    },
+    /// Evidence that the verdict rests on is not there.
+    #[error("evidence/{0} is missing, and the verdict rests on it")]
+    NoEvidence(&'static str),
+    /// The tests of the baseline or of green cannot be read.
+    #[error("the list of tests {0} cannot be read: {1}")]
+    Tests(Oid, String),
+}
+
+/// What the derivation starts from.
+#[derive(Clone, Copy)]
+pub struct Context<'a> {
+    /// Where the objects are.
+    pub repo: &'a Repo,
+    /// Who is trusted.
+    pub trust: &'a TrustRoot,
+    /// The terms.
+    pub contract: &'a Contract,
+    /// The contract's patterns and frozen paths, compiled.
+    pub guards: &'a Guards,
+    /// The contract record.
+    pub contract_record: Oid,
+    /// The state before the record.
+    pub before: &'a State,
+}
+
+/// Derives again what `record` claims. Gives how many decisions that were: 0 or 1.
+pub fn rederive(
+    context: &Context<'_>,
+    record: &Record,
+    evidence: &[(BString, Oid)],
+) -> Result<u64, RederiveError> {
+    match &record.body {
+        Body::Baseline(body) => {
+            same("check.tree", &body.check.tree, &context.contract.base.tree)?;
+            let observed = check_again(context, &body.check, evidence, false)?;
+            let met = observed
+                .evidence
+                .metric
+                .is_some_and(|metric| target_met(context.contract, metric, observed.evidence.passing));
+            same("target_met", &body.target_met, &met)?;
+            Ok(0)
+        }
+        Body::Iteration(body) => {
+            iteration(context, record, body, evidence)?;
+            Ok(1)
+        }
+        Body::Promotion(body) => {
+            same("candidate_tree", &body.candidate_tree, &Oid(context.repo.commit_tree(body.candidate.0)?))?;
+            Ok(0)
+        }
+        _ => Ok(0),
+    }
+}
+
+fn iteration(
+    context: &Context<'_>,
+    record: &Record,
+    body: &IterationBody,
+    evidence: &[(BString, Oid)],
+) -> Result<(), RederiveError> {
+    let receipt = &body.receipt;
+    let contract = context.contract;
+    same("receipt.loop", &receipt.loop_id, &contract.loop_id)?;
+    same("receipt.contract", &receipt.contract, &context.contract_record)?;
+    let mut derived = Evidence {
+        worker_failed: receipt.worker.as_ref().is_some_and(|worker| worker.failure.is_some()),
+        usd: receipt.cost.usd,
+        tokens: receipt
+            .cost
+            .prompt_tokens
+            .unwrap_or(0)
+            .saturating_add(receipt.cost.completion_tokens.unwrap_or(0)),
+        elapsed_seconds: context.before.elapsed_seconds(record.at),
+        abandoned: receipt.abandoned.is_some(),
+        hit_deadline: hit_deadline(receipt),
+        tampered: receipt.guards.tampered.len(),
+        ..Evidence::default()
+    };
+    same("elapsed_seconds", &receipt.elapsed_seconds, &derived.elapsed_seconds)?;
+    same("candidate_tree", &receipt.candidate_tree.is_some(), &receipt.candidate.is_some())?;
+    if let (Some(candidate), Some(tree)) = (receipt.candidate, receipt.candidate_tree) {
+        check_candidate(context, receipt, candidate, tree)?;
+        let judged = judge_tree(context.repo, context.guards, receipt.base, tree)?;
+        let guards = guards_receipt(&judged, &receipt.guards.tampered, &receipt.guards.left_out);
+        same("guards", &receipt.guards, &guards)?;
+        same("changes", &receipt.changes, &changes_receipt(&judged))?;
+        fill(&mut derived, &judged, &guards);
+    } else if receipt.abandoned.is_none() {
+        return Err(RederiveError::Differs {
+            field: "candidate",
+            found: "null".to_owned(),
+            expected: "a candidate, or a reason in `abandoned`".to_owned(),
+        });
+    }
+    if let Some(check) = &receipt.check {
+        let tree = receipt.candidate_tree.unwrap_or(check.tree);
+        same("check.tree", &check.tree, &check_tree(context.repo, context.guards, tree)?)?;
+        let observed = check_again(context, check, evidence, true)?;
+        derived.check = Some(observed.evidence);
+    } else if !derived.abandoned && !decides_without_check(contract, context.before, &derived) {
+        return Err(RederiveError::NoEvidence("report"));
+    }
+    let decision = decide(contract, context.before, &derived);
+    same("decision", &receipt.decision, &decision)
+}
+
+/// Whether the worker or the check ran into what was left of the loop's time.
+pub fn hit_deadline(receipt: &Receipt) -> bool {
+    let runs = receipt
+        .worker
+        .as_ref()
+        .map(|worker| &worker.run)
+        .into_iter()
+        .chain(receipt.check.as_ref().map(|check| &check.run));
+    runs.into_iter().any(|run| run.ended == "deadline")
+}
+
+/// What the guards say about a candidate's tree.
+pub fn judge_tree(
+    repo: &Repo,
+    guards: &Guards,
+    base: Oid,
+    tree: Oid,
+) -> Result<TreeJudgement, RederiveError> {
+    let PathSets { mutable, check, blocked } = &guards.sets;
+    let green = repo.commit_tree(base.0)?;
+    Ok(guard::judge(
+        repo.gix(),
+        guard::Paths { mutable, check, blocked },
+        &guards.frozen,
+        &green,
+        &tree.0,
+        &[],
+    )?)
+}
+
+/// The tree that the check runs on: the candidate's with every check path replaced by its frozen object. Its objects
+/// stay in memory.
+pub fn check_tree(repo: &Repo, guards: &Guards, tree: Oid) -> Result<Oid, RederiveError> {
+    check_tree_in(&repo.gix().clone().with_object_memory(), guards, tree)
+}
+
+/// The same, with new objects where `trees` puts them.
+pub fn check_tree_in(trees: &gix::Repository, guards: &Guards, tree: Oid) -> Result<Oid, RederiveError> {
+    Ok(Oid(guard::check_tree(trees, &tree.0, &guards.frozen, &guards.sets.check)?))
+}
+
+/// Puts what the guards found into the evidence.
+pub fn fill(evidence: &mut Evidence, judged: &TreeJudgement, guards: &GuardsReceipt) {
+    evidence.drifted = judged.drift.len();
+    evidence.blocked_paths = judged.blocked.len() + guards.left_out.len();
+    evidence.outside = judged.outside.len();
+    evidence.unchanged = judged.unchanged;
+}
+
+/// What the guards found, for the receipt.
+pub fn guards_receipt(
+    judged: &TreeJudgement,
+    tampered: &[GuardViolation],
+    left_out: &[GuardViolation],
+) -> GuardsReceipt {
+    let list = |violations: &[guard::Violation]| -> Vec<GuardViolation> {
+        violations
+            .iter()
+            .map(|violation| GuardViolation {
+                path: violation.path.clone(),
+                what: match &violation.other {
+                    Some(other) => format!("{} ({other})", violation.what),
+                    None => violation.what.clone(),
+                },
+            })
+            .collect()
+    };
+    let (drift, blocked) = (list(&judged.drift), list(&judged.blocked));
+    GuardsReceipt {
+        guards_intact: drift.is_empty() && blocked.is_empty() && tampered.is_empty() && left_out.is_empty(),
+        drift,
+        blocked,
+        tampered: tampered.to_vec(),
+        left_out: left_out.to_vec(),
+        outside: judged.outside.iter().map(|path| escape_path(path.as_bstr())).collect(),
+    }
+}
+
+/// What the candidate changed, for the receipt.
+pub fn changes_receipt(judged: &TreeJudgement) -> ChangesReceipt {
+    ChangesReceipt {
+        count: judged.changes.len() as u64,
+        paths: judged
+            .changes
+            .iter()
+            .take(LISTED_CHANGES)
+            .map(|change| escape_path(change.path.as_bstr()))
+            .collect(),
+    }
+}
+
+fn check_again(
+    context: &Context<'_>,
+    check: &CheckReceipt,
+    evidence: &[(BString, Oid)],
+    compare: bool,
+) -> Result<Observed, RederiveError> {
+    let find = |name: &str| evidence.iter().find(|(entry, _)| entry == name).map(|(_, id)| *id);
+    let report = match check.report {
+        Some(named) => {
+            let kept = find("report").ok_or(RederiveError::NoEvidence("report"))?;
+            same("check.report", &named, &kept)?;
+            Some(context.repo.read_blob(kept.0)?)
+        }
+        None => None,
+    };
+    same("check.no_report", &check.no_report.is_some(), &report.is_none())?;
+    let metric_source = match find("metric-source") {
+        Some(id) => Some(context.repo.read_blob(id.0)?),
+        None => None,
+    };
+    let capture = Capture { report, metric_source, no_report: check.no_report };
+    let baseline = tests(context, context.before.baseline.as_ref().and_then(|baseline| baseline.tests))?;
+    let green = tests(context, context.before.counters.green_tests)?;
+    let compared = if compare {
+        Compared { baseline: baseline.as_ref(), green: green.as_ref() }
+    } else {
+        Compared::default()
+    };
+    let observed = observe(
+        context.contract,
+        context.repo.hash_kind(),
+        check.tree,
+        check.run.clone(),
+        &capture,
+        compared,
+    );
+    same("check.metric", &check.metric, &observed.receipt.metric)?;
+    same("check", check, &observed.receipt)?;
+    if let Some(expected) = observed.receipt.tests {
+        same("evidence/tests.json", &find("tests.json"), &Some(expected))?;
+    }
+    Ok(observed)
+}
+
+/// The lists of tests that `blob` holds.
+pub fn tests(context: &Context<'_>, blob: Option<Oid>) -> Result<Option<TestSets>, RederiveError> {
+    let Some(id) = blob else { return Ok(None) };
+    let bytes = context.repo.read_blob(id.0)?;
+    crate::canonical::read_canonical(&bytes)
+        .map(Some)
+        .map_err(|error| RederiveError::Tests(id, error.to_string()))
+}
+
+fn check_candidate(
+    context: &Context<'_>,
+    receipt: &Receipt,
+    candidate: Oid,
+    tree: Oid,
+) -> Result<(), RederiveError> {
+    let wrong = |why: String| RederiveError::Candidate { candidate, why };
+    let raw = context.repo.read_kind(candidate.0, gix::object::Kind::Commit)?;
+    let signed = parse_signed(&raw, context.repo.hash_kind())?;
+    if signed.commit.tree != tree.0 {
+        return Err(wrong(format!("its tree is {}, the receipt names {tree}", signed.commit.tree)));
+    }
+    if signed.commit.parents != [receipt.base.0] {
+        return Err(wrong(format!(
+            "its parents are {:?}, it must be on top of {}",
+            signed.commit.parents, receipt.base
+        )));
+    }
+    let message = candidate_message(&receipt.loop_id, receipt.iteration, &receipt.environment_id);
+    if signed.commit.message != message.as_str() {
+        return Err(wrong("its message does not name this loop, iteration and environment".to_owned()));
+    }
+    let signature = signed.signature.ok_or_else(|| wrong("it is not signed".to_owned()))?;
+    let by = sshsig::verify(&signature, GIT_NAMESPACE, &signed.payload)?;
+    let at = At::from_seconds(signed.commit.committer.seconds)
+        .ok_or_else(|| wrong("it has no proper date".to_owned()))?;
+    let mut refused = None;
+    for runner in context.contract.roles.of(Role::Runner) {
+        match context.trust.check(runner, &by.key, at) {
+            Ok(()) => return Ok(()),
+            Err(why) => refused = Some(why),
+        }
+    }
+    Err(refused.map_or_else(|| wrong("the contract names no runner".to_owned()), RederiveError::from))
+}
+
+/// The message of a candidate.
+pub fn candidate_message(loop_id: &str, iteration: u32, environment_id: &str) -> String {
+    format!(
+        "Candidate of iteration {iteration} of loop {loop_id}\n\nLoop-Id: {loop_id}\nLoop-Iteration: {iteration}\nLoop-Environment: {environment_id}\n"
+    )
+}
+
+fn same<T: PartialEq + std::fmt::Debug>(
+    field: &'static str,
+    found: &T,
+    expected: &T,
+) -> Result<(), RederiveError> {
+    if found == expected {
+        return Ok(());
+    }
+    let cut = |text: String| {
+        if text.len() > 300 { format!("{}…", text.chars().take(300).collect::<String>()) } else { text }
+    };
+    Err(RederiveError::Differs {
+        field,
+        found: cut(format!("{found:?}")),
+        expected: cut(format!("{expected:?}")),
+    })
+}

@@ -1,0 +1,499 @@
+//! Verification of a whole ledger, offline: signatures, positions, roles, the fold and every decision again.
+
+use std::collections::HashSet;
+
+use gix::ObjectId;
+
+use super::fold::{self, FoldError};
+use super::load::{LoadError, Loaded, Unverified, load};
+use super::message;
+use super::record::{Actor, Body, HaltedBy, Kind, Record, Role, Verdict};
+use super::rederive::{self, RederiveError};
+use super::state::State;
+use super::trust::{NotTrusted, TrustRoot};
+use crate::at::At;
+use crate::contract::{Contract, ContractError, Guards};
+use crate::error::{Error, Result};
+use crate::git::LoopId;
+use crate::git::Repo;
+use crate::oid::Oid;
+use crate::sign::sshsig::{self, SignatureError};
+use crate::sign::{GIT_NAMESPACE, fingerprint};
+
+/// How far in the future a record may be, in seconds: what clocks of two machines differ by.
+pub const CLOCK_SKEW_SECONDS: u64 = 300;
+
+/// A value that was verified against a trust root. Only this module makes one.
+#[derive(Debug, Clone)]
+pub struct Verified<T>(T);
+
+impl<T> Verified<T> {
+    /// The value.
+    pub fn into_inner(self) -> T {
+        self.0
+    }
+}
+
+impl<T> std::ops::Deref for Verified<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.0
+    }
+}
+
+/// One record of a ledger, with the state after it.
+#[derive(Debug, Clone)]
+pub struct Step {
+    /// The record commit.
+    pub id: Oid,
+    /// What it says.
+    pub record: Record,
+    /// The state after it.
+    pub state: State,
+    /// The files of `evidence/` by name.
+    pub evidence: Vec<(gix::bstr::BString, Oid)>,
+}
+
+/// A ledger up to its tip.
+#[derive(Debug, Clone)]
+pub struct Chain {
+    /// The frozen terms.
+    pub contract: Contract,
+    /// The contract's patterns and frozen paths, compiled.
+    pub guards: Guards,
+    /// The contract record.
+    pub contract_record: Oid,
+    /// The blob of `contract.json`.
+    pub contract_blob: Oid,
+    /// The last record and the state after it.
+    pub tip: Step,
+    /// How many records hold.
+    pub records: u64,
+    /// How many decisions were derived again and hold.
+    pub decisions: u64,
+    /// What a reader should know, although nothing is wrong.
+    pub warnings: Vec<String>,
+}
+
+/// Where and why a ledger does not verify.
+#[derive(Debug, thiserror::Error)]
+#[error("record {position} of loop `{loop_id}`: {reason}")]
+pub struct VerifyError {
+    /// The loop.
+    pub loop_id: String,
+    /// `seq`, kind where known, and the commit.
+    pub position: String,
+    /// What is wrong.
+    #[source]
+    pub reason: Box<Reason>,
+}
+
+/// What is wrong with a record.
+#[derive(Debug, thiserror::Error)]
+pub enum Reason {
+    /// It cannot be read as a record.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// There is no signature.
+    #[error("it is not signed")]
+    Unsigned,
+    /// The signature is not one of this payload.
+    #[error("signature: {0}")]
+    Signature(#[from] SignatureError),
+    /// The key is not that of the actor.
+    #[error("it is signed by {signed}, but record.json names key {claimed}")]
+    OtherKey {
+        /// The fingerprint of the signature's key.
+        signed: String,
+        /// The fingerprint in the record.
+        claimed: String,
+    },
+    /// The trust root does not know the signer.
+    #[error("signer {principal}: {why}")]
+    NotTrusted {
+        /// The principal.
+        principal: String,
+        /// Why.
+        #[source]
+        why: NotTrusted,
+    },
+    /// The contract does not give the signer the role.
+    #[error("role: {principal} is not a {role} of this contract")]
+    NotInRole {
+        /// The principal.
+        principal: String,
+        /// The role.
+        role: &'static str,
+    },
+    /// The role may not sign such a record.
+    #[error("role: a {role} may not sign a `{kind}` record")]
+    RoleMayNot {
+        /// The role.
+        role: &'static str,
+        /// The kind.
+        kind: &'static str,
+    },
+    /// A field does not say where the record stands.
+    #[error("position: `{field}` is {found}, it must be {expected}")]
+    Position {
+        /// The field.
+        field: &'static str,
+        /// What it says.
+        found: String,
+        /// What it must say.
+        expected: String,
+    },
+    /// Author or committer date differ from `at`, or are not in UTC.
+    #[error("date: the commit's {0} date is not `at` in +0000")]
+    Date(&'static str),
+    /// Time went back, or the record is from the future.
+    #[error("time: {0}")]
+    Time(String),
+    /// A commit header that no record has.
+    #[error("the commit has a header `{0}` that no record has")]
+    Header(String),
+    /// The message is not the one that the record gives.
+    #[error("message: {0}")]
+    Message(String),
+    /// The contract is malformed or contradicts the base.
+    #[error("contract.json: {0}")]
+    Contract(#[from] ContractError),
+    /// The record may not follow the ones before it.
+    #[error("fold: {0}")]
+    Fold(#[from] FoldError),
+    /// The state is not the fold of the records.
+    #[error(".loop_state.json is not the fold of the records: {0}")]
+    State(String),
+    /// The files under `evidence/` are not those that the record names.
+    #[error("evidence: {0}")]
+    Evidence(String),
+    /// The recorded verdict or decision is not the one that its evidence gives.
+    #[error("{0}")]
+    Rederive(#[from] RederiveError),
+}
+
+impl From<VerifyError> for Error {
+    fn from(error: VerifyError) -> Self {
+        let id = error.loop_id.clone();
+        Self::invariant(error.to_string()).hint(format!(
+            "do not build on it; compare with another clone: git log --first-parent refs/loops/{id}/ledger"
+        ))
+    }
+}
+
+/// Which records a role may sign.
+pub fn may_sign(role: Role, record: &Record) -> bool {
+    match record.kind {
+        Kind::Contract | Kind::Trust => role == Role::Approver,
+        Kind::Baseline
+        | Kind::Checkpoint
+        | Kind::Iteration
+        | Kind::Rollback
+        | Kind::Resume
+        | Kind::Probe
+        | Kind::Lease
+        | Kind::Escalation => role == Role::Runner,
+        Kind::Halt => {
+            let operator = matches!(&record.body, Body::Halt(body) if body.by == HaltedBy::Operator);
+            role == Role::Runner || (operator && matches!(role, Role::Operator | Role::Promoter))
+        }
+        Kind::Invocation => matches!(role, Role::Runner | Role::Reviewer),
+        Kind::Finding | Kind::Review => role == Role::Reviewer,
+        Kind::Promotion | Kind::Release | Kind::Ack => role == Role::Promoter,
+        Kind::Attestation => true,
+    }
+}
+
+/// The ids of a ledger's records, the contract's first. Only parent links are read.
+pub fn record_ids(repo: &Repo, tip: ObjectId) -> Result<Vec<ObjectId>, LoadError> {
+    let mut ids = vec![tip];
+    let mut current = tip;
+    loop {
+        let raw = repo.read_kind(current, gix::object::Kind::Commit)?;
+        let commit = crate::sign::parse_signed(&raw, repo.hash_kind())?;
+        let Some(parent) = commit.commit.parents.first() else { break };
+        current = *parent;
+        ids.push(current);
+    }
+    ids.reverse();
+    Ok(ids)
+}
+
+/// Verifies the ledger of `id` whose tip is `tip`, calling `visit` for every record that holds, in order.
+pub fn verify_ledger(
+    repo: &Repo,
+    id: &LoopId,
+    tip: ObjectId,
+    trust: &TrustRoot,
+    now: At,
+    mut visit: impl FnMut(&Verified<Step>),
+) -> Result<Verified<Chain>, VerifyError> {
+    let fail = |position: String, reason: Reason| VerifyError {
+        loop_id: id.to_string(),
+        position,
+        reason: Box::new(reason),
+    };
+    let ids =
+        record_ids(repo, tip).map_err(|error| fail(format!("at {}", Oid(tip).short()), error.into()))?;
+    let mut walk: Option<Walk<'_>> = None;
+    for (seq, record_id) in ids.iter().enumerate() {
+        let position = |kind: Option<Kind>| match kind {
+            Some(kind) => format!("{seq} ({}, {})", kind.as_str(), Oid(*record_id).short()),
+            None => format!("{seq} ({})", Oid(*record_id).short()),
+        };
+        let loaded = load(repo, *record_id).map_err(|error| fail(position(None), error.into()))?;
+        let kind = loaded.peek().record.kind;
+        let step = match &mut walk {
+            None => Walk::begin(repo, id, trust, now, loaded).map(|begun| {
+                let step = begun.tip.clone();
+                walk = Some(begun);
+                step
+            }),
+            Some(walk) => walk.next(loaded),
+        };
+        visit(&Verified(step.map_err(|reason| fail(position(Some(kind)), reason))?));
+    }
+    let walk = walk.expect("a ledger has at least its tip");
+    let mut warnings = walk.warnings;
+    if walk.contract.trust.allowed_signers != trust.text {
+        warnings.push(format!(
+            "the contract was frozen with another allowed-signers file than {}; yours was used",
+            trust.source
+        ));
+    }
+    Ok(Verified(Chain {
+        contract: walk.contract,
+        guards: walk.guards,
+        contract_record: walk.contract_record,
+        contract_blob: walk.contract_blob,
+        tip: walk.tip,
+        records: ids.len() as u64,
+        decisions: walk.decisions,
+        warnings,
+    }))
+}
+
+/// What the walk carries from one record to the next. Its size does not depend on the length of the ledger, but for
+/// the ids that must not be used twice.
+struct Walk<'a> {
+    repo: &'a Repo,
+    trust: &'a TrustRoot,
+    now: At,
+    contract: Contract,
+    guards: Guards,
+    contract_record: Oid,
+    contract_blob: Oid,
+    tip: Step,
+    environments: HashSet<String>,
+    approvals: HashSet<Oid>,
+    decisions: u64,
+    warnings: Vec<String>,
+}
+
+impl<'a> Walk<'a> {
+    fn begin(
+        repo: &'a Repo,
+        id: &LoopId,
+        trust: &'a TrustRoot,
+        now: At,
+        loaded: Unverified<Loaded>,
+    ) -> Result<Self, Reason> {
+        let loaded = loaded.0;
+        let bytes = repo.read_blob(loaded.contract_blob.0).map_err(LoadError::from)?;
+        let contract = Contract::from_bytes(&bytes)?;
+        position("loop", &loaded.record.loop_id, id.as_str())?;
+        position("contract.json loop", &contract.loop_id, id.as_str())?;
+        position("kind", loaded.record.kind.as_str(), Kind::Contract.as_str())?;
+        position("seq", &loaded.record.seq.to_string(), "0")?;
+        position("prev", &optional(loaded.record.prev), "null")?;
+        position("contract", &optional(loaded.record.contract), "null")?;
+        position("parents", &loaded.commit.commit.parents.len().to_string(), "0")?;
+        envelope(&contract, trust, now, &loaded)?;
+        let guards = contract.guards(repo)?;
+        position("frozen", &optional(loaded.frozen), &contract.frozen.tree.to_string())?;
+        let state = fold::begin(&contract);
+        same_state(&state, &loaded.state)?;
+        same_evidence(&loaded)?;
+        if let Body::Contract(body) = &loaded.record.body {
+            position("objective", &body.objective, &contract.objective)?;
+        }
+        Ok(Self {
+            repo,
+            trust,
+            now,
+            contract_record: loaded.id,
+            contract_blob: loaded.contract_blob,
+            tip: Step { id: loaded.id, record: loaded.record, state, evidence: loaded.evidence },
+            contract,
+            guards,
+            environments: HashSet::new(),
+            approvals: HashSet::new(),
+            decisions: 0,
+            warnings: Vec::new(),
+        })
+    }
+
+    fn next(&mut self, loaded: Unverified<Loaded>) -> Result<Step, Reason> {
+        let loaded = loaded.0;
+        let record = &loaded.record;
+        let before = &self.tip;
+        position("loop", &record.loop_id, &self.contract.loop_id)?;
+        position("seq", &record.seq.to_string(), &(before.record.seq + 1).to_string())?;
+        position("prev", &optional(record.prev), &before.id.to_string())?;
+        position("contract", &optional(record.contract), &self.contract_record.to_string())?;
+        position("contract.json", &loaded.contract_blob.to_string(), &self.contract_blob.to_string())?;
+        let parents: Vec<Oid> = loaded.commit.commit.parents.iter().copied().map(Oid).collect();
+        let mut expected = vec![before.id];
+        expected.extend(second_parent(record));
+        position("parents", &format!("{parents:?}"), &format!("{expected:?}"))?;
+        if loaded.frozen.is_some() {
+            return Err(LoadError::ForeignEntry("frozen".to_owned()).into());
+        }
+        envelope(&self.contract, self.trust, self.now, &loaded)?;
+        if record.at < before.record.at {
+            return Err(Reason::Time(format!(
+                "it is of {}, the record before it of {}",
+                record.at, before.record.at
+            )));
+        }
+        let state = fold::fold(&before.state, record)?;
+        same_state(&state, &loaded.state)?;
+        same_evidence(&loaded)?;
+        match &record.body {
+            Body::Checkpoint(body) if !self.environments.insert(body.environment_id.clone()) => {
+                return Err(Reason::Position {
+                    field: "environment_id",
+                    found: body.environment_id.clone(),
+                    expected: "one that was never used before".to_owned(),
+                });
+            }
+            Body::Review(body) if body.verdict == Verdict::Approve => {
+                self.approvals.insert(loaded.id);
+            }
+            Body::Promotion(body)
+                if body.reviews.is_empty()
+                    || !body.reviews.iter().all(|review| self.approvals.contains(review)) =>
+            {
+                return Err(Reason::Position {
+                    field: "reviews",
+                    found: format!("{:?}", body.reviews),
+                    expected: "approving reviews of this ledger".to_owned(),
+                });
+            }
+            Body::Halt(_) => self.approvals.clear(),
+            _ => {}
+        }
+        let context = rederive::Context {
+            repo: self.repo,
+            trust: self.trust,
+            contract: &self.contract,
+            guards: &self.guards,
+            contract_record: self.contract_record,
+            before: &before.state,
+        };
+        self.decisions += rederive::rederive(&context, &loaded.record, &loaded.evidence)?;
+        self.tip = Step { id: loaded.id, record: loaded.record, state, evidence: loaded.evidence };
+        Ok(self.tip.clone())
+    }
+}
+
+/// The commit that a record carries besides the chain.
+pub fn second_parent(record: &Record) -> Option<Oid> {
+    match &record.body {
+        Body::Baseline(body) => Some(body.base),
+        Body::Iteration(body) => body.receipt.candidate,
+        _ => None,
+    }
+}
+
+/// What every record must satisfy by itself: signature, trust, role, dates, message.
+fn envelope(contract: &Contract, trust: &TrustRoot, now: At, loaded: &Loaded) -> Result<(), Reason> {
+    let record = &loaded.record;
+    let commit = &loaded.commit.commit;
+    let signature = loaded.commit.signature.as_deref().ok_or(Reason::Unsigned)?;
+    let signed = sshsig::verify(signature, GIT_NAMESPACE, &loaded.commit.payload)?;
+    let Actor { principal, key, role } = &record.actor;
+    let print = fingerprint(&signed.key);
+    if print != *key {
+        return Err(Reason::OtherKey { signed: print, claimed: key.clone() });
+    }
+    trust
+        .check(principal, &signed.key, record.at)
+        .map_err(|why| Reason::NotTrusted { principal: principal.clone(), why })?;
+    if !may_sign(*role, record) {
+        return Err(Reason::RoleMayNot { role: role.as_str(), kind: record.kind.as_str() });
+    }
+    if !contract.roles.of(*role).contains(principal) {
+        return Err(Reason::NotInRole { principal: principal.clone(), role: role.as_str() });
+    }
+    if let Some((name, _)) = commit.extra_headers.first() {
+        return Err(Reason::Header(name.to_string()));
+    }
+    for (name, person) in [("author", &commit.author), ("committer", &commit.committer)] {
+        if person.seconds != record.at.seconds() || person.offset != 0 {
+            return Err(Reason::Date(name));
+        }
+    }
+    if record.at.seconds_since(now) > CLOCK_SKEW_SECONDS {
+        return Err(Reason::Time(format!("it is of {}, which is in the future (now {now})", record.at)));
+    }
+    let expected = message::message(contract, record);
+    if commit.message != expected.as_str() {
+        return Err(Reason::Message(first_difference(&commit.message.to_string(), &expected)));
+    }
+    Ok(())
+}
+
+fn first_difference(found: &str, expected: &str) -> String {
+    let mut found = found.lines();
+    for line in expected.lines() {
+        match found.next() {
+            Some(other) if other == line => {}
+            Some(other) => return format!("{other:?} must be {line:?}"),
+            None => return format!("{line:?} is missing"),
+        }
+    }
+    found.next().map_or_else(|| "line ends differ".to_owned(), |extra| format!("{extra:?} is too much"))
+}
+
+fn same_state(state: &State, bytes: &[u8]) -> Result<(), Reason> {
+    let expected = state.to_bytes();
+    if expected == bytes {
+        return Ok(());
+    }
+    Err(Reason::State(first_difference(&String::from_utf8_lossy(bytes), &String::from_utf8_lossy(&expected))))
+}
+
+fn same_evidence(loaded: &Loaded) -> Result<(), Reason> {
+    let named = loaded.record.body.evidence();
+    for (name, id) in &loaded.evidence {
+        match named.iter().find(|entry| entry.name.as_bytes() == name.as_slice()) {
+            None => return Err(Reason::Evidence(format!("{name} is not named in record.json"))),
+            Some(entry) if entry.id != *id => {
+                return Err(Reason::Evidence(format!("{name} is {id}, record.json names {}", entry.id)));
+            }
+            Some(_) => {}
+        }
+    }
+    // Names in a tree are unique, so equal numbers leave nothing out.
+    if named.len() != loaded.evidence.len() {
+        return Err(Reason::Evidence(format!(
+            "record.json names {} files, the tree has {}",
+            named.len(),
+            loaded.evidence.len()
+        )));
+    }
+    Ok(())
+}
+
+fn position(field: &'static str, found: &str, expected: &str) -> Result<(), Reason> {
+    if found == expected {
+        return Ok(());
+    }
+    Err(Reason::Position { field, found: found.to_owned(), expected: expected.to_owned() })
+}
+
+fn optional(id: Option<Oid>) -> String {
+    id.map_or_else(|| "null".to_owned(), |id| id.to_string())
+}

@@ -1,0 +1,52 @@
+//! One line for one thing that happened.
+
+use std::fmt::Write as _;
+
+use crate::contract::Contract;
+use crate::decide::Outcome;
+use crate::ledger::message::{one_line, verb};
+use crate::ledger::receipt::Receipt;
+
+/// What one iteration came to: `iteration 2: rejected (tests_regressed), failing_tests 3; broke a::b`.
+pub fn iteration_line(contract: &Contract, receipt: &Receipt) -> String {
+    let mut text = format!("iteration {}: {}", receipt.iteration, verb(&receipt.decision));
+    if let Some(why) = &receipt.abandoned {
+        let _ = write!(text, ": {}", one_line(why, 120));
+    }
+    if let Some(check) = &receipt.check {
+        match (&check.problem, check.metric) {
+            (Some(problem), _) => {
+                let _ = write!(text, ": {}", one_line(problem, 160));
+            }
+            (None, Some(metric)) => {
+                let _ = write!(text, ", {} {metric}", one_line(&contract.metric.name, 40));
+            }
+            (None, None) => {}
+        }
+        if let Some((first, rest)) = check.regressed.split_first() {
+            let _ = write!(text, "; broke {}", one_line(first, 100));
+            if !rest.is_empty() {
+                let _ = write!(text, " and {}", plural(rest.len() as u64, "other test", "other tests"));
+            }
+        }
+    }
+    if receipt.decision.outcome != Outcome::Accept {
+        let guards = &receipt.guards;
+        let mut found =
+            guards.drift.iter().chain(&guards.blocked).chain(&guards.tampered).chain(&guards.left_out);
+        if let Some(violation) = found.next() {
+            let _ = write!(text, ": {} ({})", one_line(&violation.path, 100), one_line(&violation.what, 100));
+        } else if let Some(path) = guards.outside.first() {
+            let _ = write!(text, ": {}", one_line(path, 100));
+        }
+        if let Some(failure) = receipt.worker.as_ref().and_then(|worker| worker.failure.as_ref()) {
+            let _ = write!(text, ": {}", one_line(failure, 160));
+        }
+    }
+    text
+}
+
+/// `1 test`, `2 tests`.
+pub fn plural(count: u64, one: &str, many: &str) -> String {
+    if count == 1 { format!("1 {one}") } else { format!("{count} {many}") }
+}

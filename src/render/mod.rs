@@ -1,0 +1,5 @@
+//! What people read: the same facts as the JSON, told in words.
+
+pub mod diff;
+pub mod line;
+pub mod status;

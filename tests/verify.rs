@@ -1,0 +1,431 @@
+//! Verification against forged ledgers: records made with stock git plumbing, correct and with one thing wrong.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::support::scenario::{HONEST, numbers};
+use crate::support::{TestEnv, tool};
+
+/// One record commit, taken apart so that any piece can be changed and the rest put together with stock git.
+#[derive(Clone)]
+struct Forge {
+    files: BTreeMap<String, (String, Vec<u8>)>,
+    parents: Vec<String>,
+    message: String,
+    author_date: String,
+    committer_date: String,
+    key: Option<String>,
+}
+
+impl Forge {
+    fn read(env: &TestEnv, commit: &str) -> Self {
+        let mut files = BTreeMap::new();
+        for line in env.git(&["ls-tree", "-r", commit]).lines() {
+            let (meta, path) = line.split_once('\t').unwrap();
+            let mut meta = meta.split(' ');
+            let (mode, _, id) = (meta.next().unwrap(), meta.next(), meta.next().unwrap());
+            let content =
+                env.command("git", env.repo()).args(["cat-file", "blob", id]).output().unwrap().stdout;
+            files.insert(path.to_owned(), (mode.to_owned(), content));
+        }
+        let parents = env.git(&["log", "-1", "--format=%P", commit]);
+        let raw = env.git(&["cat-file", "commit", commit]);
+        let message = raw.split_once("\n\n").unwrap().1.to_owned() + "\n";
+        let date = env.git(&["log", "-1", "--format=%at", commit]);
+        Self {
+            files,
+            parents: parents.split_whitespace().map(ToOwned::to_owned).collect(),
+            message,
+            author_date: format!("{date} +0000"),
+            committer_date: format!("{date} +0000"),
+            key: Some("runner".to_owned()),
+        }
+    }
+
+    fn json(&self, path: &str) -> Value {
+        serde_json::from_slice(&self.files[path].1).unwrap()
+    }
+
+    fn set_json(&mut self, path: &str, value: &Value) {
+        let text = serde_json::to_string_pretty(value).unwrap() + "\n";
+        self.files.get_mut(path).unwrap().1 = text.into_bytes();
+    }
+
+    /// Changes `record.json` at a JSON pointer.
+    fn record(mut self, pointer: &str, value: Value) -> Self {
+        let mut record = self.json("record.json");
+        *record.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = value;
+        self.set_json("record.json", &record);
+        self
+    }
+
+    /// Changes `.loop_state.json` at a JSON pointer.
+    fn state(mut self, pointer: &str, value: Value) -> Self {
+        let mut state = self.json(".loop_state.json");
+        *state.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = value;
+        self.set_json(".loop_state.json", &state);
+        self
+    }
+
+    fn replace(mut self, path: &str, from: &str, to: &str) -> Self {
+        let content = String::from_utf8(self.files[path].1.clone()).unwrap();
+        assert!(content.contains(from), "{path} has no {from:?}");
+        self.files.get_mut(path).unwrap().1 = content.replacen(from, to, 1).into_bytes();
+        self
+    }
+
+    fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+        change(&mut self);
+        self
+    }
+
+    /// Puts it together with `git hash-object`, an index of its own and `git commit-tree -S`.
+    fn commit(&self, env: &TestEnv) -> String {
+        let index = env.root().join("forge.index");
+        let _ = std::fs::remove_file(&index);
+        for (path, (mode, content)) in &self.files {
+            let file = env.root().join("forge.blob");
+            std::fs::write(&file, content).unwrap();
+            let id = env.git(&["hash-object", "-w", "--no-filters", file.to_str().unwrap()]);
+            let info = format!("{mode},{id},{path}");
+            let output =
+                env.run_command(env.command("git", env.repo()).env("GIT_INDEX_FILE", &index).args([
+                    "update-index",
+                    "--add",
+                    "--cacheinfo",
+                    &info,
+                ]));
+            assert_eq!(output.code, 0, "{output:?}");
+        }
+        let tree =
+            env.run_command(env.command("git", env.repo()).env("GIT_INDEX_FILE", &index).arg("write-tree"));
+        let message = env.root().join("forge.message");
+        std::fs::write(&message, &self.message).unwrap();
+        let mut command = env.command("git", env.repo());
+        command.env("GIT_AUTHOR_DATE", &self.author_date).env("GIT_COMMITTER_DATE", &self.committer_date);
+        command.args(["-c", "gpg.format=ssh"]);
+        if let Some(key) = &self.key {
+            command.arg("-c").arg(format!("user.signingkey={}", env.key(key).display()));
+        }
+        command.args(["commit-tree", "-F", message.to_str().unwrap()]);
+        if self.key.is_some() {
+            command.arg("-S");
+        }
+        for parent in &self.parents {
+            command.args(["-p", parent]);
+        }
+        command.arg(tree.stdout.trim());
+        let output = env.run_command(&mut command);
+        assert_eq!(output.code, 0, "{output:?}");
+        output.stdout.trim().to_owned()
+    }
+}
+
+/// A converged loop `fix`; its ledger's records, the contract's first.
+fn converged(env: &TestEnv) -> Vec<String> {
+    numbers(env, HONEST, "");
+    env.git_loop(&["run", "fix"]).expect_code(10);
+    let list = env.git(&["rev-list", "--first-parent", "--reverse", "refs/loops/fix/ledger"]);
+    list.lines().map(ToOwned::to_owned).collect()
+}
+
+#[track_caller]
+fn refused(env: &TestEnv, what: &str, forged: &str, needle: &str) {
+    env.git(&["update-ref", "refs/loops/fix/ledger", forged]);
+    let output = env.git_loop(&["verify", "fix"]);
+    assert_eq!(output.code, 20, "{what}: {output:?}");
+    assert!(output.stdout.contains("record "), "{what}: names the record: {output:?}");
+    assert!(output.stdout.contains(needle), "{what}: {needle:?} not in {}", output.stdout);
+}
+
+#[test]
+fn a_record_made_with_stock_git_is_accepted_and_thirty_mutations_are_refused() {
+    if !tool("ssh-keygen") {
+        return;
+    }
+    let env = TestEnv::new();
+    let records = converged(&env);
+    let halt = Forge::read(&env, &records[8]);
+    let iteration = Forge::read(&env, &records[7]);
+    let checkpoint = Forge::read(&env, &records[6]);
+
+    // Correct in every field, other author, other signature bytes.
+    for forge in [&halt, &iteration, &checkpoint] {
+        let forged = forge.commit(&env);
+        env.git(&["update-ref", "refs/loops/fix/ledger", &forged]);
+        env.git_loop(&["verify", "fix"]).expect_code(0);
+    }
+    // The wording of a validly signed STATUS.md is nobody's business.
+    let reworded = halt.clone().replace("STATUS.md", "Loop fix", "Loop fix (reworded)").commit(&env);
+    env.git(&["update-ref", "refs/loops/fix/ledger", &reworded]);
+    env.git_loop(&["verify", "fix"]).expect_code(0);
+
+    let zero = "0".repeat(40);
+    let mut mutations: Vec<(&str, Forge, &str)> = Vec::new();
+    let mut add =
+        |what: &'static str, forge: Forge, needle: &'static str| mutations.push((what, forge, needle));
+    // Signature and signer.
+    add("unsigned", halt.clone().with(|forge| forge.key = None), "not signed");
+    add("a reviewer's key", halt.clone().with(|forge| forge.key = Some("ann".to_owned())), "signed by");
+    add(
+        "a key nobody knows",
+        halt.clone().with(|forge| forge.key = Some("stranger".to_owned())),
+        "signed by",
+    );
+    env.make_key("stranger");
+    let stranger = ssh_key::PublicKey::from_openssh(&env.public_key("stranger")).unwrap();
+    let stranger = stranger.fingerprint(ssh_key::HashAlg::Sha256).to_string();
+    add(
+        "a key nobody knows, named in the record",
+        halt.clone()
+            .record("/actor/key", json!(stranger))
+            .with(|forge| forge.key = Some("stranger".to_owned())),
+        "signer",
+    );
+    add("another principal", halt.clone().record("/actor/principal", json!("ann@example.org")), "signer");
+    add("a role that may not", halt.clone().record("/actor/role", json!("reviewer")), "role");
+    add("a role that the signer lacks", halt.clone().record("/actor/role", json!("approver")), "role");
+    // Position.
+    add("another loop", halt.clone().record("/loop", json!("fox")), "loop");
+    add("another contract", halt.clone().record("/contract", json!(zero)), "contract");
+    add("another seq", halt.clone().record("/seq", json!(9)), "seq");
+    add("another prev", halt.clone().record("/prev", json!(zero)), "prev");
+    add("a null prev", halt.clone().record("/prev", json!(null)), "prev");
+    add("another parent", halt.clone().with(|forge| forge.parents = vec![records[6].clone()]), "");
+    add("one parent more", halt.clone().with(|forge| forge.parents.push(records[0].clone())), "parents");
+    add("a lost candidate", iteration.clone().with(|forge| forge.parents.truncate(1)), "parents");
+    add(
+        "a skipped record",
+        halt.clone().record("/seq", json!(7)).with(|forge| forge.parents = vec![records[6].clone()]),
+        "",
+    );
+    // Time.
+    add("another time", halt.clone().record("/at", json!("2026-01-01T00:00:00Z")), "date");
+    add("time with a fraction", halt.clone().record("/at", json!("2026-01-01T00:00:00.0Z")), "record.json");
+    add(
+        "another author date",
+        halt.clone().with(|forge| forge.author_date = "1790000000 +0000".to_owned()),
+        "date",
+    );
+    add(
+        "another offset",
+        halt.clone().with(|forge| forge.committer_date = forge.committer_date.replace("+0000", "+0100")),
+        "date",
+    );
+    add(
+        "the past",
+        halt.clone().record("/at", json!("2020-01-01T00:00:00Z")).with(|forge| {
+            forge.author_date = "1577836800 +0000".to_owned();
+            forge.committer_date = "1577836800 +0000".to_owned();
+        }),
+        "time",
+    );
+    add(
+        "the future",
+        halt.clone().record("/at", json!("2090-01-01T00:00:00Z")).with(|forge| {
+            forge.author_date = "3786912000 +0000".to_owned();
+            forge.committer_date = "3786912000 +0000".to_owned();
+        }),
+        "time",
+    );
+    // Form.
+    add("another schema", halt.clone().record("/schema", json!("git-loop/record/v2")), "schema");
+    add("another kind", halt.clone().record("/kind", json!("review")), "record.json");
+    add("white space", halt.clone().replace("record.json", "{\n", "{ \n"), "record.json");
+    add(
+        "no final newline",
+        halt.clone().with(|forge| {
+            forge.files.get_mut("record.json").unwrap().1.pop();
+        }),
+        "record.json",
+    );
+    add(
+        "a key twice",
+        halt.clone().replace("record.json", "\"seq\": 8,", "\"seq\": 8,\n  \"seq\": 8,"),
+        "record.json",
+    );
+    add(
+        "a missing field",
+        halt.clone().replace("record.json", "    \"message\": null\n", "").replace(
+            "record.json",
+            "\",\n  }",
+            "\"\n  }",
+        ),
+        "record.json",
+    );
+    add(
+        "a foreign file",
+        halt.clone().with(|forge| {
+            forge.files.insert("notes.txt".to_owned(), ("100644".to_owned(), b"x".to_vec()));
+        }),
+        "notes.txt",
+    );
+    add(
+        "an executable record",
+        halt.clone().with(|forge| forge.files.get_mut("record.json").unwrap().0 = "100755".to_owned()),
+        "record.json",
+    );
+    add(
+        "no STATUS.md",
+        halt.clone().with(|forge| {
+            forge.files.remove("STATUS.md");
+        }),
+        "STATUS.md",
+    );
+    add("another contract.json", halt.clone().replace("contract.json", "Mend", "Bend"), "contract.json");
+    add(
+        "another subject",
+        halt.clone().with(|forge| forge.message = forge.message.replace("halt:", "Halt:")),
+        "message",
+    );
+    add(
+        "another trailer",
+        halt.clone().with(|forge| forge.message = forge.message.replace("Loop-Seq: 8", "Loop-Seq: 7")),
+        "message",
+    );
+    add("one trailer more", halt.clone().with(|forge| forge.message.push_str("Loop-Halt: x\n")), "message");
+    // State and fold.
+    add("another status in the state", halt.clone().state("/status", json!("succeeded")), "loop_state");
+    add("another best metric", iteration.clone().state("/best_metric", json!(5.0)), "loop_state");
+    add("another green", iteration.clone().state("/last_green_commit", json!(zero)), "loop_state");
+    add("a counter", iteration.clone().state("/counters/no_progress", json!(1)), "loop_state");
+    add("another halt reason", halt.clone().record("/body/halt_reason", json!("max_iterations_reached")), "");
+    add("another exit code", halt.clone().record("/body/exit_code", json!(0)), "fold");
+    add("another iteration count", halt.clone().record("/body/iteration", json!(2)), "");
+    // Verdict and decision.
+    add("another metric", iteration.clone().record("/body/receipt/check/metric", json!(0.5)), "");
+    add(
+        "a decision",
+        iteration.clone().record("/body/receipt/decision/outcome_reason", json!("metric_improved")),
+        "",
+    );
+    add(
+        "a failing test less",
+        iteration.clone().record("/body/receipt/check/counts/failed", json!(1)),
+        "check",
+    );
+    add(
+        "another check tree",
+        iteration.clone().record("/body/receipt/check/tree", json!(zero)),
+        "check.tree",
+    );
+    add(
+        "another candidate tree",
+        iteration.clone().record("/body/receipt/candidate_tree", json!(zero)),
+        "candidate",
+    );
+    add(
+        "guards that saw nothing",
+        iteration.clone().record("/body/receipt/guards/guards_intact", json!(false)),
+        "guards",
+    );
+    add("another change list", iteration.clone().record("/body/receipt/changes/count", json!(2)), "changes");
+    add(
+        "a shorter time",
+        iteration.clone().record("/body/receipt/elapsed_seconds", json!(100_000)),
+        "elapsed",
+    );
+    add(
+        "a report that says otherwise",
+        iteration.clone().replace("evidence/report", "ok a", "ok b"),
+        "evidence",
+    );
+    add(
+        "an evidence file more",
+        iteration.clone().with(|forge| {
+            forge.files.insert("evidence/more".to_owned(), ("100644".to_owned(), b"x".to_vec()));
+        }),
+        "evidence",
+    );
+    add(
+        "an evidence file less",
+        iteration.clone().with(|forge| {
+            forge.files.remove("evidence/report");
+        }),
+        "evidence",
+    );
+    add(
+        "an environment used twice",
+        checkpoint.clone().with(|forge| {
+            let first = Forge::read(&env, &records[2]).json("record.json")["body"]["environment_id"].clone();
+            let mut record = forge.json("record.json");
+            record["body"]["environment_id"] = first.clone();
+            forge.set_json("record.json", &record);
+            let mut state = forge.json(".loop_state.json");
+            state["checkpoint"]["environment_id"] = first;
+            forge.set_json(".loop_state.json", &state);
+        }),
+        "environment_id",
+    );
+
+    assert!(mutations.len() >= 30);
+    for (what, forge, needle) in mutations {
+        let forged = forge.commit(&env);
+        refused(&env, what, &forged, needle);
+    }
+}
+
+#[test]
+fn every_bit_of_a_signature_and_of_the_commit_counts() {
+    let env = TestEnv::new();
+    let records = converged(&env);
+    let raw =
+        env.command("git", env.repo()).args(["cat-file", "commit", &records[8]]).output().unwrap().stdout;
+    // Flip one bit every few bytes, everywhere in the commit object.
+    for position in (0..raw.len()).step_by(37) {
+        let mut bytes = raw.clone();
+        bytes[position] ^= 1;
+        let file = env.root().join("flipped");
+        std::fs::write(&file, &bytes).unwrap();
+        let hash = env.try_git(&["hash-object", "-w", "-t", "commit", "--literally", file.to_str().unwrap()]);
+        assert_eq!(hash.code, 0, "{hash:?}");
+        let written = std::fs::write(env.repo().join(".git/refs/loops/fix/ledger"), &hash.stdout);
+        written.unwrap();
+        let output = env.git_loop(&["verify", "fix"]);
+        assert_eq!(output.code, 20, "bit {position}: {output:?}");
+    }
+}
+
+#[test]
+fn a_chain_under_another_name_or_with_a_missing_object_does_not_verify() {
+    let env = TestEnv::new();
+    let records = converged(&env);
+    env.git(&["update-ref", "refs/loops/other/ledger", &records[8]]);
+    env.git_loop(&["verify", "other"]).expect_code(20);
+    env.git_loop(&["verify", "--all"]).expect_code(20);
+    env.git(&["update-ref", "-d", "refs/loops/other/ledger"]);
+
+    let report = env.git(&["rev-parse", &format!("{}:evidence/report", records[7])]);
+    let object = env.repo().join(".git/objects").join(&report[..2]).join(&report[2..]);
+    std::fs::remove_file(&object).unwrap();
+    let output = env.git_loop(&["verify", "fix"]).expect_code(20);
+    assert!(output.stdout.contains(&report), "names the missing object: {output:?}");
+}
+
+#[test]
+fn whoever_checks_judges_by_their_own_list() {
+    let env = TestEnv::new();
+    converged(&env);
+    env.git_loop(&["verify", "fix"]).expect_code(0);
+    // The runner is not known to this reader.
+    env.write_trust(&[("ann", "ann@example.org")]);
+    env.git_loop(&["verify", "fix"]).expect_code(20);
+    // An empty or missing list fails closed.
+    std::fs::write(env.trust_file(), "# nobody\n").unwrap();
+    env.git_loop(&["verify", "fix"]).expect_code(30);
+    std::fs::remove_file(env.trust_file()).unwrap();
+    env.git_loop(&["verify", "fix"]).expect_code(30);
+}
+
+#[test]
+fn a_revoked_key_is_not_trusted_and_a_missing_revocation_file_fails() {
+    let env = TestEnv::new();
+    converged(&env);
+    let revoked = env.home().join("revoked");
+    std::fs::write(&revoked, env.public_key("runner")).unwrap();
+    env.git(&["config", "gpg.ssh.revocationFile", revoked.to_str().unwrap()]);
+    env.git_loop(&["verify", "fix"]).expect_code(20);
+    std::fs::remove_file(&revoked).unwrap();
+    env.git_loop(&["verify", "fix"]).expect_code(30);
+}
