@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 
 use gix::ObjectId;
 use gix::bstr::{BStr, BString};
-use gix::objs::tree::{EntryKind, EntryMode};
+use gix::objs::tree::EntryMode;
 
 use super::error::WorktreeError;
 use super::names;
@@ -267,9 +267,4 @@ pub(super) fn encode_tree<'a>(entries: impl Iterator<Item = (&'a BStr, EntryMode
         data.extend_from_slice(id.as_slice());
     }
     data
-}
-
-/// Whether two modes say the same of a path: the group-writable file of old is a file.
-pub(super) fn same_kind(a: EntryMode, b: EntryKind) -> bool {
-    a.kind() == b
 }

@@ -3,17 +3,23 @@
 
 use std::io;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gix::bstr::{BStr, BString, ByteSlice};
 
 use super::access::{open_dir, split};
 use super::error::WorktreeError;
+use super::manifest::join;
+use super::pool;
 use super::sys::{Dir, FileKind};
 
 /// A folder deeper than this below the one that is cleared is first moved up to it. One descriptor is open per level.
 const DEEP: usize = 64;
 /// How often a folder is cleared again because something still adds to it.
 const PATIENCE: usize = 20;
+/// So many folders side by side are worth a second thread, and more than this many need not be counted.
+const ENOUGH: usize = 8;
+const MOST: usize = 10_000;
 
 /// Removes `path`, whatever it is. A missing path is fine; a link is removed, not what it points at. Only the folder
 /// that `path` lies in must be trustworthy.
@@ -35,19 +41,59 @@ pub fn remove_all(path: &Path) -> Result<(), WorktreeError> {
 
 fn remove_dir(parent: &Dir, name: &BStr) -> io::Result<()> {
     let top = open_dir(parent, name)?;
-    let mut moved = 0;
+    let moved = AtomicUsize::new(0);
+    let units = units(&top)?;
+    if units.len() >= ENOUGH {
+        let threads = vec![(); pool::threads_for(usize::MAX)];
+        pool::each(&units, threads, |(), (path, depth)| match open_path(&top, path.as_ref()) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            dir => clear(&dir?, &top, *depth, &moved),
+        })?;
+    }
     for attempt in 0.. {
-        clear(&top, &top, 0, &mut moved)?;
+        clear(&top, &top, 0, &moved)?;
         match parent.remove_dir(name) {
             // What was too deep has been moved up and waits for its turn; or somebody is still writing.
-            Err(error) if error.kind() == io::ErrorKind::DirectoryNotEmpty && attempt < PATIENCE + moved => {}
+            Err(error)
+                if error.kind() == io::ErrorKind::DirectoryNotEmpty
+                    && attempt < PATIENCE + moved.load(Ordering::Relaxed) => {}
             other => return other,
         }
     }
     Ok(())
 }
 
-fn clear(dir: &Dir, top: &Dir, depth: usize, moved: &mut usize) -> io::Result<()> {
+/// Folders of one level, as soon as a level has enough of them to share between threads.
+fn units(top: &Dir) -> io::Result<Vec<(BString, usize)>> {
+    const LEVELS: usize = 6;
+    let mut level = vec![BString::default()];
+    for depth in 1..=LEVELS {
+        let mut below = Vec::new();
+        for path in &level {
+            let dir = open_path(top, path.as_ref())?;
+            let found = dir.entries()?.into_iter().filter(|entry| entry.kind == Some(FileKind::Dir));
+            below.extend(found.map(|entry| join(path.as_ref(), entry.name.as_ref())));
+            if below.len() > MOST {
+                break;
+            }
+        }
+        if below.is_empty() || below.len() >= ENOUGH {
+            return Ok(below.into_iter().map(|path| (path, depth)).collect());
+        }
+        level = below;
+    }
+    Ok(Vec::new())
+}
+
+fn open_path(top: &Dir, path: &BStr) -> io::Result<Dir> {
+    let mut dir = top.open_dir(b"".as_bstr())?;
+    for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
+        dir = open_dir(&dir, name.as_bstr())?;
+    }
+    Ok(dir)
+}
+
+fn clear(dir: &Dir, top: &Dir, depth: usize, moved: &AtomicUsize) -> io::Result<()> {
     for entry in dir.entries()? {
         let name = entry.name.as_bstr();
         let kind = match entry.kind {
@@ -62,9 +108,9 @@ fn clear(dir: &Dir, top: &Dir, depth: usize, moved: &mut usize) -> io::Result<()
             dir.unlink(name)
         } else if depth >= DEEP {
             // Out of reach of this recursion: it becomes a folder at the top, which is cleared again.
-            *moved += 1;
+            let number = moved.fetch_add(1, Ordering::Relaxed);
             open_dir(dir, name)?;
-            dir.rename(name, top, unused_name(top, *moved)?.as_ref())
+            dir.rename(name, top, unused_name(top, number)?.as_ref())
         } else {
             clear(&open_dir(dir, name)?, top, depth + 1, moved)?;
             dir.remove_dir(name)

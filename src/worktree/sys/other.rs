@@ -10,6 +10,7 @@ use super::{DirEntry, Stat, Time};
 
 /// A directory that cannot be opened here.
 #[derive(Debug)]
+#[allow(dead_code)] // It is there so that no value can be made.
 pub(in crate::worktree) struct Dir(std::convert::Infallible);
 
 fn unsupported<T>() -> io::Result<T> {

@@ -40,6 +40,9 @@ impl Sandbox {
         fs::create_dir(sandbox.path("repo")).unwrap();
         fs::create_dir(sandbox.path("places")).unwrap();
         sandbox.git(&[&["init", "-q", "-b", "main"], init].concat());
+        // No housekeeping of git's own in the background of a test.
+        sandbox.git(&["config", "gc.auto", "0"]);
+        sandbox.git(&["config", "maintenance.auto", "false"]);
         sandbox
     }
 

@@ -1,0 +1,168 @@
+//! The first pass, on one thread: which paths there are.
+
+use std::path::Path;
+
+use gix::bstr::{BStr, BString, ByteSlice};
+
+use super::{Found, Node, SnapshotStats, Violation, ViolationKind, What};
+use crate::worktree::access;
+use crate::worktree::error::WorktreeError;
+use crate::worktree::ignore::BaseIgnores;
+use crate::worktree::manifest::{Entry, MAX_DEPTH, MAX_ENTRIES, Manifest, join};
+use crate::worktree::names;
+use crate::worktree::sys::{self, Dir, DirEntry, FileKind};
+
+pub(super) struct Walk<'a> {
+    place: &'a Path,
+    known: &'a Manifest,
+    ignores: &'a BaseIgnores,
+    trust_stat: bool,
+    pub nodes: Vec<Node>,
+    pub violations: Vec<Violation>,
+    pub stats: SnapshotStats,
+    entries: usize,
+}
+
+impl<'a> Walk<'a> {
+    pub fn new(place: &'a Path, known: &'a Manifest, ignores: &'a BaseIgnores, trust_stat: bool) -> Self {
+        Self {
+            place,
+            known,
+            ignores,
+            trust_stat,
+            nodes: Vec::new(),
+            violations: Vec::new(),
+            stats: SnapshotStats::default(),
+            entries: 0,
+        }
+    }
+
+    pub fn run(mut self, root: &Dir) -> Result<Self, WorktreeError> {
+        self.read_dir(root, BString::default(), Some(0), false, 0)?;
+        Ok(self)
+    }
+
+    fn read_dir(
+        &mut self,
+        dir: &Dir,
+        path: BString,
+        known: Option<usize>,
+        ignored: bool,
+        depth: usize,
+    ) -> Result<usize, WorktreeError> {
+        let mut names =
+            dir.entries().map_err(WorktreeError::io_below("read the folder", self.place, path.as_ref()))?;
+        names.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        let at = self.nodes.len();
+        self.entries += names.len();
+        if self.entries > MAX_ENTRIES {
+            return Err(WorktreeError::TooLarge { what: "paths in the worktree", limit: MAX_ENTRIES as u64 });
+        }
+        self.nodes.push(Node { path, known, entries: Vec::with_capacity(names.len()) });
+        for name in names {
+            if let Some(what) = self.look_at(at, dir, &name, ignored, depth)? {
+                self.nodes[at].entries.push(Found { name: name.name, what });
+            }
+        }
+        Ok(at)
+    }
+
+    /// Decides about one name; `None` leaves it out.
+    fn look_at(
+        &mut self,
+        at: usize,
+        dir: &Dir,
+        found: &DirEntry,
+        ignored: bool,
+        depth: usize,
+    ) -> Result<Option<What>, WorktreeError> {
+        let name = found.name.as_bstr();
+        if depth == 0 && name == ".git" {
+            return Ok(None);
+        }
+        let path = join(self.nodes[at].path.as_ref(), name);
+        let manifest = self.known;
+        let known = self.nodes[at].known.and_then(|dir| manifest.find(dir, name));
+        let mut stat = None;
+        if found.kind.is_none() || self.trust_stat && found.kind != Some(FileKind::Dir) {
+            stat = match dir.stat(name) {
+                Ok(stat) => Some(stat),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => {
+                    return Err(WorktreeError::io_below("look at", self.place, path.as_ref())(error));
+                }
+            };
+        }
+        let kind = stat.map(|stat| stat.kind()).or(found.kind).unwrap_or(FileKind::Device);
+        let is_dir = kind == FileKind::Dir;
+
+        // A folder takes the place of a submodule or of a folder, a file that of a file or link: only then is the
+        // path the one that the base tracks, which no rule can ignore.
+        let tracked = known.is_some_and(|known| {
+            if is_dir { known.mode.is_tree() || known.mode.is_commit() } else { known.mode.is_no_tree() }
+        });
+        // A tracked file needs no look at the rules; a tracked folder does, for what is new in it.
+        let excluded = (!tracked || is_dir) && (ignored || self.ignores.excludes(path.as_ref(), is_dir));
+        if excluded && !tracked {
+            self.stats.ignored += 1;
+            return Ok(None);
+        }
+        // A name that the manifest has was judged when the manifest was read; `.gitmodules` may have become a link.
+        let judged = known.is_some() && kind != FileKind::Link;
+        if let Some(why) = (!judged).then(|| names::objection(name, kind == FileKind::Link)).flatten() {
+            let what =
+                if name == ".git" { ViolationKind::NestedRepository } else { ViolationKind::UnsafeName(why) };
+            self.violations.push(Violation { path, what });
+            return Ok(None);
+        }
+        match kind {
+            FileKind::Dir => self.enter(dir, name, path, known, excluded, depth),
+            FileKind::File | FileKind::Link => {
+                if let (true, Some(known), Some(stat)) = (self.trust_stat, known, &stat)
+                    && self.known.is_untouched(known, stat)
+                {
+                    return Ok(Some(What::Same(known.mode, known.id)));
+                }
+                Ok(Some(What::Read))
+            }
+            FileKind::Fifo | FileKind::Socket | FileKind::Device => {
+                self.violations.push(Violation { path, what: ViolationKind::SpecialFile });
+                Ok(None)
+            }
+        }
+    }
+
+    fn enter(
+        &mut self,
+        dir: &Dir,
+        name: &BStr,
+        path: BString,
+        known: Option<&Entry>,
+        ignored: bool,
+        depth: usize,
+    ) -> Result<Option<What>, WorktreeError> {
+        if depth >= MAX_DEPTH {
+            self.violations.push(Violation { path, what: ViolationKind::TooDeep });
+            return Ok(None);
+        }
+        let fail = |error| WorktreeError::io_below("open the folder", self.place, path.as_ref())(error);
+        let below = match access::open_dir(dir, name) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            Err(error) if sys::is_other_kind(&error) => return Err(WorktreeError::Changed { path }),
+            other => other.map_err(fail)?,
+        };
+        match known {
+            Some(link) if link.mode.is_commit() => {
+                let content = below.entries().map_err(fail)?;
+                if !content.is_empty() {
+                    self.violations.push(Violation { path, what: ViolationKind::SubmoduleContent });
+                }
+                Ok(Some(What::Same(link.mode, link.id)))
+            }
+            known => {
+                let known = known.filter(|known| known.mode.is_tree()).map(|known| known.dir);
+                Ok(Some(What::Dir(self.read_dir(&below, path, known, ignored, depth + 1)?)))
+            }
+        }
+    }
+}
