@@ -1,4 +1,5 @@
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -113,8 +114,13 @@ fn places(context: &Context, repo: &Repo) -> Result<Places> {
         None => None,
         Some(entry) => {
             let value = entry.value.as_ref().map(|value| value.as_slice()).unwrap_or_default();
-            let value =
-                repo.config().expand(value).unwrap_or_else(|| String::from_utf8_lossy(value).as_ref().into());
+            // Only a tilde is resolved: where a relative path leads to depends on where git runs.
+            let plain = || PathBuf::from(String::from_utf8_lossy(value).as_ref());
+            let value = if value.starts_with(b"~") {
+                repo.config().expand(value).unwrap_or_else(plain)
+            } else {
+                plain()
+            };
             let scope = match entry.scope {
                 From::System => Scope::System,
                 From::Global => Scope::Global,

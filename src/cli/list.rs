@@ -27,7 +27,7 @@ pub fn run(context: &Context, _: &ListArgs) -> Result<Reply> {
     let width = loops.iter().map(|found| found.id.as_str().len()).max().unwrap_or(0);
     let mut text = String::new();
     let mut list = Vec::new();
-    let mut exit = ExitCode::OK;
+    let mut failed = Vec::new();
     for found in &loops {
         match verified(&repo, found, &trust) {
             Ok(chain) => {
@@ -54,7 +54,6 @@ pub fn run(context: &Context, _: &ListArgs) -> Result<Reply> {
             }
             // One ledger that does not verify must not hide the others.
             Err(error) => {
-                exit = ExitCode::INVARIANT;
                 let _ = writeln!(
                     text,
                     "{:width$}  {} {}",
@@ -63,9 +62,11 @@ pub fn run(context: &Context, _: &ListArgs) -> Result<Reply> {
                     error.chain()
                 );
                 list.push(json!({ "loop": found.id.as_str(), "status": "error", "error": error.chain(), "ledger_tip": found.tip }));
+                failed.push(error);
             }
         }
     }
-    let status = if exit == ExitCode::OK { "ok" } else { "error" };
-    Ok(Reply::text(text).paged().status(status).field("loops", list).exit(exit))
+    let (status, exit) =
+        if failed.is_empty() { ("ok", ExitCode::OK) } else { ("error", ExitCode::INVARIANT) };
+    Ok(Reply::text(text).paged().status(status).errors(&failed).field("loops", list).exit(exit))
 }

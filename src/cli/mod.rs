@@ -121,12 +121,24 @@ pub fn main() -> std::process::ExitCode {
 }
 
 fn run_with(args: impl IntoIterator<Item = OsString>, host: HostEnv) -> ExitCode {
-    let cli = match Cli::try_parse_from(args) {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
-        Err(error) => {
+        // Help and version are what was asked for; everything else is bad usage, in git's code.
+        Err(error) if !error.use_stderr() => {
             let _ = error.print();
-            // Help and version are what was asked for; everything else is bad usage, in git's code.
-            return if error.use_stderr() { ExitCode::USAGE } else { ExitCode::OK };
+            return ExitCode::OK;
+        }
+        Err(error) => {
+            if args.iter().any(|arg| arg == "--json") {
+                let text = error.render().to_string();
+                let message =
+                    text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+                let ui = Ui::new(true, false, ColorChoice::Never, true, &host);
+                return ui.finish(Err(Error::usage(message).hint("git loop --help")));
+            }
+            let _ = error.print();
+            return ExitCode::USAGE;
         }
     };
     let Global { directory, key, json, color, no_pager, quiet } = cli.global;

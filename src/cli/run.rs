@@ -6,7 +6,7 @@ use super::Context;
 use super::common::{Proof, author, find_loop, find_or_only, result_fields, verified, verified_with};
 use super::start::start;
 use super::ui::Reply;
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Error, Result};
 use crate::git::LoopId;
 use crate::iterate::interrupt::Interrupt;
 use crate::iterate::session::Opening;
@@ -41,33 +41,20 @@ pub struct RunArgs {
 pub fn run(context: &Context, args: &RunArgs) -> Result<Reply> {
     let repo = context.repo()?;
     let interrupt = Interrupt::on_signals()?;
-    let known = match &args.id {
-        Some(id) => id
-            .parse::<LoopId>()
-            .ok()
-            .map(|id| id.refs().ledger())
-            .map(|ledger| repo.read_ref(ledger.as_ref()).or_workspace(|| format!("{ledger} cannot be read")))
-            .transpose()?
-            .flatten()
-            .is_some(),
-        None => true,
-    };
-    let found = match &args.id {
-        Some(id) if !known && id.parse::<u64>().is_err() => {
+    // An id that is none here yet, neither as a name nor as the number of a contract, is a new loop's.
+    let new = args.id.as_deref().filter(|id| id.parse::<LoopId>().is_ok() && find_loop(&repo, id).is_err());
+    let found = match new {
+        Some(id) => {
             start(context, &repo, id, args.file.as_deref(), args.base.as_deref())?;
             context.ui.say(&format!("{id}: started"));
             find_loop(&repo, id)?
         }
-        _ => {
-            if let Some(option) =
-                [("-f", args.file.is_some()), ("--base", args.base.is_some())].iter().find(|(_, set)| *set)
-            {
+        None => {
+            let options = [("-f", args.file.is_some()), ("--base", args.base.is_some())];
+            if let Some((option, _)) = options.iter().find(|(_, set)| *set) {
                 let id = args.id.as_deref().unwrap_or_default();
-                return Err(Error::usage(format!(
-                    "loop `{id}` exists already; {} is for a new one",
-                    option.0
-                ))
-                .hint(format!("its terms are frozen; go on with them: git loop run {id}")));
+                return Err(Error::usage(format!("loop `{id}` exists already; {option} is for a new one"))
+                    .hint(format!("its terms are frozen; go on with them: git loop run {id}")));
             }
             find_or_only(&repo, args.id.as_deref())?
         }

@@ -8,8 +8,8 @@ use super::common::{find_loop, verified_with};
 use super::ui::{Reply, Tone};
 use crate::error::{Error, Result, ResultExt};
 use crate::escape::escape_terminal;
-use crate::ledger::message::{one_line, subject};
-use crate::ledger::receipt::{CheckReceipt, GuardViolation, Receipt, RunReceipt};
+use crate::ledger::message::{one_line, subject, verb};
+use crate::ledger::receipt::{CheckReceipt, GuardViolation, NoReport, Receipt, RunReceipt};
 use crate::ledger::record::{Body, Kind};
 use crate::ledger::trust::TrustRoot;
 use crate::ledger::verify::Step;
@@ -90,12 +90,7 @@ pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
 
 fn receipt(text: &mut String, receipt: &Receipt) {
     let decision = &receipt.decision;
-    let _ = writeln!(
-        text,
-        "  decision    {} ({})",
-        super::super::ledger::message::verb(decision),
-        decision.reason
-    );
+    let _ = writeln!(text, "  decision    {}", verb(decision));
     if let Some(halt) = decision.halt_reason {
         let _ = writeln!(text, "  halts with  {halt} (exit {})", decision.exit_code);
     }
@@ -155,6 +150,18 @@ fn check(text: &mut String, check: &CheckReceipt) {
         }
         (None, None) => {}
     }
+    if let Some(why) = check.no_report {
+        let _ = writeln!(
+            text,
+            "  no report   {}",
+            match why {
+                NoReport::NotWritten => "the check wrote none",
+                NoReport::TooLarge => "it is larger than what is kept",
+                NoReport::Planted =>
+                    "the file was there before the check ran, so it says nothing about this run",
+            }
+        );
+    }
     if let Some(counts) = &check.counts {
         let _ = writeln!(
             text,
@@ -162,7 +169,8 @@ fn check(text: &mut String, check: &CheckReceipt) {
             counts.passed, counts.failed, counts.skipped
         );
     }
-    for (name, list) in [("regressed", &check.regressed), ("lost", &check.lost)] {
+    let lists = [("regressed", &check.regressed), ("lost", &check.lost), ("skipped", &check.newly_skipped)];
+    for (name, list) in lists {
         for test in list.iter().take(20) {
             let _ = writeln!(text, "  {name:<11} {}", one_line(test, 200));
         }

@@ -67,6 +67,8 @@ impl Paint {
 pub struct Reply {
     /// `ok`, or the status of the loop it is about.
     pub status: String,
+    /// What is wrong although there is an answer.
+    pub errors: Vec<Value>,
     /// What the JSON object says besides tool, version, status and errors.
     pub fields: Map<String, Value>,
     /// What people read on stdout.
@@ -82,6 +84,7 @@ impl Reply {
     pub fn text(text: impl Into<String>) -> Self {
         Self {
             status: "ok".to_owned(),
+            errors: Vec::new(),
             fields: Map::new(),
             text: text.into(),
             paged: false,
@@ -93,6 +96,13 @@ impl Reply {
     #[must_use]
     pub fn status(mut self, status: impl Into<String>) -> Self {
         self.status = status.into();
+        self
+    }
+
+    /// Adds what is wrong to the JSON object.
+    #[must_use]
+    pub fn errors<'e>(mut self, errors: impl IntoIterator<Item = &'e Error>) -> Self {
+        self.errors.extend(errors.into_iter().map(error_object));
         self
     }
 
@@ -197,7 +207,7 @@ impl Ui {
         match result {
             Ok(reply) => {
                 if self.json {
-                    self.print(&format!("{}\n", object(&reply.status, &[], reply.fields)), false);
+                    self.print(&format!("{}\n", object(&reply.status, &reply.errors, reply.fields)), false);
                 } else {
                     self.print(&reply.text, reply.paged);
                 }
@@ -222,8 +232,7 @@ impl Ui {
                 Kind::Refused | Kind::Halt(_) => "refused",
                 _ => "error",
             };
-            let item = json!({ "message": error.chain(), "hints": error.hints(), "exit_code": error.exit_code().get() });
-            self.print(&format!("{}\n", object(status, &[item], Map::new())), false);
+            self.print(&format!("{}\n", object(status, &[error_object(error)], Map::new())), false);
         }
     }
 
@@ -237,6 +246,11 @@ impl Ui {
         }
         let _ = io::stdout().lock().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
     }
+}
+
+/// An error in the list of the JSON object.
+fn error_object(error: &Error) -> Value {
+    json!({ "message": error.chain(), "hints": error.hints(), "exit_code": error.exit_code().get() })
 }
 
 /// The one JSON object of a command.

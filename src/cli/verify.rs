@@ -26,7 +26,8 @@ pub struct VerifyArgs {
 
 /// What the objects alone cannot show.
 const BELIEVED: &[&str] = &[
-    "how worker and check ended (exit code, signal, duration)",
+    "how worker and check ended (exit code, signal, duration), and that the report is of that run",
+    "why an iteration was interrupted, and what could not enter a candidate",
     "what isolation was enforced",
     "what the worker reported as its cost",
     "that refs, config and hooks were left alone while the worker ran",
@@ -90,6 +91,7 @@ pub fn run(context: &Context, args: &VerifyArgs) -> Result<Reply> {
     }
     Ok(Reply::text(text)
         .status("error")
+        .errors(&failed)
         .field("loops", list)
         .field("believed", json!(BELIEVED))
         .exit(ExitCode::INVARIANT))

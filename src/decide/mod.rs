@@ -13,7 +13,7 @@ use crate::money::MicroUsd;
 
 mod limits;
 
-pub use limits::{Limit, before_start, remaining};
+pub use limits::{Limit, Stop, before_start, remaining, reservation};
 
 /// What the first row that applies says about the candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

@@ -129,7 +129,10 @@ impl Refusal {
                 "it has {what} of iteration {} ({candidate}), which is not promoted",
                 hit.iteration
             ),
-            unblock: format!("git loop promote {id}, after its review; or leave that commit out of the push"),
+            // Promotion of lasting code is not built yet; when it is, it is what unblocks.
+            unblock: format!(
+                "leave that commit out of the push; {id} is lasting_code, which this version cannot promote yet"
+            ),
         }
     }
 }

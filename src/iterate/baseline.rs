@@ -5,6 +5,7 @@ use crate::decide::target_met;
 use crate::error::Result;
 use crate::exit::HaltReason;
 use crate::ledger::append::{EvidenceFile, draft};
+use crate::ledger::fold::TARGET_ALREADY_MET;
 use crate::ledger::observe::{Compared, Observed, observe};
 use crate::ledger::receipt::SandboxReceipt;
 use crate::ledger::record::{BaselineBody, Body, HaltedBy, Role};
@@ -67,8 +68,7 @@ impl Session<'_> {
         let now = self.now();
         let mut tip = draft(self.repo, &self.author, &self.tip, Role::Runner, body, evidence, now)?;
         if target_met {
-            let halt =
-                halt_body(&tip, HaltedBy::Baseline, HaltReason::NoActionableTasks, "target_already_met");
+            let halt = halt_body(&tip, HaltedBy::Baseline, HaltReason::NoActionableTasks, TARGET_ALREADY_MET);
             tip = draft(self.repo, &self.author, &tip, Role::Runner, |_| Body::Halt(halt), Vec::new(), now)?;
         }
         self.publish(&tip, Vec::new(), "loop: baseline")?;

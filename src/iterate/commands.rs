@@ -9,7 +9,7 @@ use std::time::Duration;
 use gix::bstr::BString;
 use gix::objs::tree::EntryKind;
 
-use super::iteration::{Draft, enforced};
+use super::iteration::Draft;
 use super::places::Scratch;
 use super::session::Session;
 use crate::check::{Format, MAX_REPORT};
@@ -17,12 +17,12 @@ use crate::contract::{CommandLine, NetworkTerms, Preset};
 use crate::error::{Error, Result, ResultExt};
 use crate::ledger::append::EvidenceFile;
 use crate::ledger::observe::{Capture, has_metric_source};
-use crate::ledger::receipt::{CostBasis, CostReceipt, Enforced, NoReport, RunReceipt, WorkerReceipt};
+use crate::ledger::receipt::{CostBasis, CostReceipt, NoReport, RunReceipt, WorkerReceipt};
 use crate::oid::Oid;
 use crate::sandbox::environment::{self, Home, Request};
 use crate::sandbox::toolchain::{self, Toolchain};
 use crate::sandbox::{
-    self, Adapter, Captured, Command, Ended, Exit, Network, Outcome, Policy, SandboxError, shell,
+    self, Adapter, Captured, Command, Ended, Enforcement, Exit, Network, Outcome, Policy, SandboxError, shell,
 };
 use crate::worker::usage::{self, Basis, UsageKind};
 use crate::worktree::{self, CheckoutOptions, LinkedWorktree, WarmLayers};
@@ -37,7 +37,7 @@ const SOURCE_DATE_EPOCH: i64 = 946_684_800;
 pub(super) struct WorkerRun {
     pub receipt: WorkerReceipt,
     pub usage: CostReceipt,
-    pub enforced: Option<Enforced>,
+    pub enforced: Option<Enforcement>,
     pub evidence: Vec<EvidenceFile>,
     pub interrupted: bool,
 }
@@ -46,7 +46,7 @@ pub(super) struct WorkerRun {
 pub(super) struct CheckRun {
     pub receipt: RunReceipt,
     pub capture: Capture,
-    pub enforced: Option<Enforced>,
+    pub enforced: Option<Enforcement>,
     pub evidence: Vec<EvidenceFile>,
     pub interrupted: bool,
 }
@@ -162,7 +162,7 @@ impl Session<'_> {
         Ok(WorkerRun {
             receipt: WorkerReceipt { agent: worker.agent.clone(), run: receipt, failure, summary },
             usage,
-            enforced: Some(enforced(&outcome.enforced)?),
+            enforced: Some(outcome.enforced),
             evidence,
             interrupted: outcome.ended == Ended::Interrupted,
         })
@@ -189,11 +189,11 @@ impl Session<'_> {
         )?;
         // Byte for byte the tree and nothing else: there is no `.git`, which would be a way back to the repository.
         worktree::checkout(trees, tree.0, linked.path(), CheckoutOptions { verify: true, unchanged: None })?;
+        let report_path = check.report.as_ref().map(|report| linked.path().join(report));
+        let planted = report_path.as_ref().is_some_and(|path| fs::symlink_metadata(path).is_ok());
         let building_warm =
             !contract.worktree.warm.is_empty() && !self.places.warm.exists() && environment == "baseline";
         self.copy_warm(linked.path())?;
-        let report_path = check.report.as_ref().map(|report| linked.path().join(report));
-        let planted = report_path.as_ref().is_some_and(|path| fs::symlink_metadata(path).is_ok());
 
         let toolchain = self.toolchain()?;
         let home = make_home(&scratch.path().join("home"), &toolchain)?;
@@ -250,6 +250,10 @@ impl Session<'_> {
         let receipt = run_receipt(&argv, &outcome, is_deadline);
         let capture = self.capture(&outcome, report_path.as_deref(), planted);
         if building_warm && outcome.ended == Ended::Itself {
+            if let Some(report) = &report_path {
+                // The report of this run must not lie in the way of the next one's.
+                worktree::remove_all(report)?;
+            }
             self.keep_warm(linked.path())?;
         }
         let interrupted = outcome.ended == Ended::Interrupted;
@@ -262,7 +266,7 @@ impl Session<'_> {
             evidence.push(self.kept("check.stderr", &outcome.stderr));
         }
         linked.remove()?;
-        Ok(CheckRun { receipt, capture, enforced: Some(enforced(&outcome.enforced)?), evidence, interrupted })
+        Ok(CheckRun { receipt, capture, enforced: Some(outcome.enforced), evidence, interrupted })
     }
 
     /// What the verdict is read from.
@@ -366,7 +370,12 @@ impl Session<'_> {
     }
 
     fn read_only(&self) -> Vec<PathBuf> {
-        self.tip.contract.sandbox.read_only.iter().map(|path| self.host.absolute(path)).collect()
+        let home = self.host.home_dir();
+        let expand = |path: &String| match (path.strip_prefix("~/"), home) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => self.host.absolute(path),
+        };
+        self.tip.contract.sandbox.read_only.iter().map(expand).collect()
     }
 
     fn head_tail(&self) -> usize {
@@ -378,7 +387,15 @@ impl Session<'_> {
         let truncated = captured.total > (self.head_tail() * 2) as u64;
         let content = match &captured.whole {
             Some(whole) if !truncated => whole.clone(),
-            _ => captured.evidence(),
+            _ => {
+                // A secret that the cut goes through would be left in part on both of its sides.
+                let mut cut = captured.clone();
+                for (_, secret) in self.secrets() {
+                    trim_secret_at_end(&mut cut.head, secret);
+                    trim_secret_at_start(&mut cut.tail, secret);
+                }
+                cut.evidence()
+            }
         };
         EvidenceFile { name, content: self.redact(content), bytes: captured.total, truncated }
     }
@@ -386,15 +403,20 @@ impl Session<'_> {
     /// `bytes` without the values of the variables that the contract passes through.
     pub(super) fn redact(&self, bytes: Vec<u8>) -> Vec<u8> {
         let mut bytes = bytes;
-        for name in &self.tip.contract.worker.env {
-            let Some(value) = self.host.var(name) else { continue };
-            let value = value.as_encoded_bytes();
-            // Shorter values are words that would be found everywhere.
-            if value.len() >= SHORTEST_SECRET {
-                bytes = replace(&bytes, value, format!("[redacted {name}]").as_bytes());
-            }
+        for (name, value) in self.secrets() {
+            bytes = replace(&bytes, value, format!("[redacted {name}]").as_bytes());
         }
         bytes
+    }
+
+    /// The variables that the contract passes through, with their values.
+    fn secrets(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let value = |name: &String| self.host.var(name).map(std::ffi::OsStr::as_encoded_bytes);
+        let names = self.tip.contract.worker.env.iter();
+        names
+            .filter_map(move |name| Some((name.as_str(), value(name)?)))
+            // Shorter values are words that would be found everywhere.
+            .filter(|(_, value)| value.len() >= SHORTEST_SECRET)
     }
 
     /// Copies the warm folders, if there are any, into a fresh worktree.
@@ -427,6 +449,15 @@ impl Session<'_> {
             .or_workspace(|| "the warm folders cannot be kept".to_owned())
     }
 
+    /// Builds the warm folders where they are missing: on a machine that did not measure the baseline.
+    pub(super) fn ensure_warm(&self) -> Result<()> {
+        if self.tip.contract.worktree.warm.is_empty() || self.places.warm.exists() {
+            return Ok(());
+        }
+        (self.say)(&format!("{}: building the warm folders from the base", self.id));
+        self.measure_base().map(|_| ())
+    }
+
     /// Removes the warm folders from a worker's worktree: they are no part of a candidate.
     pub(super) fn remove_warm(&self, place: &Path) -> Result<()> {
         for folder in &self.tip.contract.worktree.warm {
@@ -455,6 +486,22 @@ fn make_home(place: &Path, toolchain: &Toolchain) -> Result<Home> {
 
 /// The length from which a value is taken for a secret.
 const SHORTEST_SECRET: usize = 6;
+
+/// Takes away what the start of `secret` may be at the end of `bytes`.
+fn trim_secret_at_end(bytes: &mut Vec<u8>, secret: &[u8]) {
+    if let Some(length) = (1..secret.len()).rev().find(|length| bytes.ends_with(&secret[..*length])) {
+        bytes.truncate(bytes.len() - length);
+    }
+}
+
+/// Takes away what the end of `secret` may be at the start of `bytes`.
+fn trim_secret_at_start(bytes: &mut Vec<u8>, secret: &[u8]) {
+    if let Some(length) =
+        (1..secret.len()).rev().find(|length| bytes.starts_with(&secret[secret.len() - length..]))
+    {
+        bytes.drain(..length);
+    }
+}
 
 fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     use gix::bstr::ByteSlice;

@@ -18,7 +18,6 @@ use crate::ledger::record::{Body, HaltBody, HaltedBy, ResumeBody, Role};
 use crate::ledger::state::Phase;
 use crate::ledger::trust::TrustRoot;
 use crate::ledger::verify::verify_ledger;
-use crate::money::MicroUsd;
 use crate::oid::Oid;
 use crate::sandbox;
 use crate::worktree::{LinkedWorktree, Manifest, SealOptions};
@@ -89,7 +88,7 @@ impl<'a> Session<'a> {
         let lock = LoopLock::acquire(repo.common_dir(), &id, At::now().timestamp())?;
         let (tip, guards) = verified_tip(repo, &id, trust)?;
         let adapter = choose_adapter(repo, &tip.contract)?;
-        let places = Places::open(repo, host, &id)?;
+        let places = Places::open(repo, host, &id, &tip.contract)?;
         let expected = Expected::default();
         let mut this = Self {
             repo,
@@ -129,13 +128,13 @@ impl<'a> Session<'a> {
         if self.tip.state.baseline.is_none() && !self.baseline()? && !self.refresh()? {
             return Ok(self.interrupted());
         }
+        self.ensure_warm()?;
         while self.tip.state.phase != Phase::Halted {
             if self.interrupt.is_set() {
                 return Ok(self.interrupted());
             }
-            let reservation = self.reservation();
             let elapsed = self.tip.state.elapsed_seconds(self.now());
-            if let Some(stop) = before_start(&self.tip.contract, &self.tip.state, elapsed, reservation) {
+            if let Some(stop) = before_start(&self.tip.contract, &self.tip.state, elapsed) {
                 if let Err(error) = self.halt(HaltedBy::Limit, stop.halt_reason, stop.limit.as_str())
                     && !self.refresh()?
                 {
@@ -143,7 +142,7 @@ impl<'a> Session<'a> {
                 }
                 continue;
             }
-            if let Err(error) = self.iteration(reservation)
+            if let Err(error) = self.iteration()
                 && !self.refresh()?
             {
                 return Err(error);
@@ -181,28 +180,9 @@ impl<'a> Session<'a> {
         remaining(&self.tip.contract, &self.tip.state, self.tip.state.elapsed_seconds(self.now())).seconds
     }
 
-    /// What the next worker start reserves: what the contract says, else the largest cost so far, at first an equal
-    /// share of the limit.
-    fn reservation(&self) -> MicroUsd {
-        let contract = &self.tip.contract;
-        if contract.worker.costs_nothing() {
-            return MicroUsd::ZERO;
-        }
-        if let Some(reserve) = contract.worker.reserve_usd {
-            return reserve;
-        }
-        let largest = self.tip.state.counters.largest_usd;
-        if largest > MicroUsd::ZERO {
-            return largest;
-        }
-        MicroUsd::from_micros(
-            contract.limits.cost_usd.micros() / u64::from(contract.limits.iterations.max(1)),
-        )
-    }
-
-    /// Appends one record that stands by itself.
-    pub(super) fn append(&mut self, body: Body, why: &str) -> Result<()> {
-        let next = draft(self.repo, &self.author, &self.tip, Role::Runner, |_| body, Vec::new(), self.now())?;
+    /// Appends one record that stands by itself. What `body` says of the time is of `at`.
+    pub(super) fn append(&mut self, body: Body, at: At, why: &str) -> Result<()> {
+        let next = draft(self.repo, &self.author, &self.tip, Role::Runner, |_| body, Vec::new(), at)?;
         self.publish(&next, Vec::new(), why)?;
         self.tip = next;
         Ok(())
@@ -234,7 +214,7 @@ impl<'a> Session<'a> {
     /// Appends a halt.
     pub(super) fn halt(&mut self, by: HaltedBy, halt_reason: HaltReason, reason: &str) -> Result<()> {
         let body = halt_body(&self.tip, by, halt_reason, reason);
-        self.append(Body::Halt(body), "loop: halt")
+        self.append(Body::Halt(body), self.now(), "loop: halt")
     }
 
     fn may_resume(&self, options: SessionOptions) -> bool {
@@ -247,7 +227,7 @@ impl<'a> Session<'a> {
 
     fn resume(&mut self) -> Result<()> {
         let halt = self.tip.state.halt.unwrap_or(self.tip.id);
-        self.append(Body::Resume(ResumeBody { halt, message: None }), "loop: resume")?;
+        self.append(Body::Resume(ResumeBody { halt, message: None }), self.now(), "loop: resume")?;
         (self.say)(&format!("{}: resumed", self.id));
         Ok(())
     }
@@ -345,7 +325,7 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
     let lock = LoopLock::acquire(repo.common_dir(), &id, At::now().timestamp())?;
     let guards = contract.guards(repo).or_workspace(|| "the contract does not fit the base".to_owned())?;
     let adapter = choose_adapter(repo, &contract)?;
-    let places = Places::open(repo, host, &id)?;
+    let places = Places::open(repo, host, &id, &contract)?;
     let tip = Tip::unsigned(repo, contract, &author)?;
     let session = Session {
         repo,
@@ -407,6 +387,10 @@ pub(super) fn verified_tip(repo: &Repo, id: &LoopId, trust: &TrustRoot) -> Resul
 /// The strongest adapter that the contract allows and this machine has.
 fn choose_adapter(repo: &Repo, contract: &Contract) -> Result<sandbox::Adapter> {
     let minimum = repo.config().loop_min_sandbox();
+    if let Some(word) = minimum.as_deref().filter(|word| !["landlock", "none"].contains(word)) {
+        return Err(Error::workspace(format!("loop.minSandbox = {word:?} names no sandbox that is built"))
+            .hint("use landlock or none"));
+    }
     let mut why = Vec::new();
     for allowed in &contract.sandbox.allowed {
         let adapter = match allowed {

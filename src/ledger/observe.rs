@@ -104,6 +104,7 @@ pub fn observe(
         collected: sets.map(TestSets::fingerprint),
         tests: tests_json.as_deref().map(|bytes| blob_id(hash, bytes)),
         lost: lost.clone(),
+        newly_skipped: judgement.newly_skipped.iter().cloned().collect(),
         regressed: regressed.clone(),
     };
     let evidence = CheckEvidence {

@@ -357,7 +357,7 @@ impl<'a> Walk<'a> {
                 record.at, before.record.at
             )));
         }
-        let state = fold::fold(&before.state, record)?;
+        let state = fold::fold(&self.contract, &before.state, record)?;
         same_state(&state, &loaded.state)?;
         same_evidence(&loaded)?;
         match &record.body {

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use crate::contract::Contract;
+use crate::exit::HaltReason;
 use crate::ledger::message::one_line;
 use crate::ledger::record::{Body, Record, Status};
 use crate::ledger::state::State;
@@ -75,7 +76,13 @@ pub fn next_step(record: &Record, state: &State) -> String {
         (Status::Succeeded, _) => {
             format!("Land it: `git merge {}`.", state.last_green_commit.short())
         }
-        (_, Some(reason)) => format!("It is left by: {}. See `git loop log {id}`.", reason.left_by()),
+        (_, Some(HaltReason::OperatorStopped)) => format!("Go on with `git loop run {id} --resume`."),
+        (_, Some(_)) => {
+            let green = state.last_green_commit.short();
+            format!(
+                "See why: `git loop log {id}`. To go on, start another loop: `git loop start <new-id> --base {green}`."
+            )
+        }
         (_, None) => format!("See `git loop log {id}`."),
     }
 }

@@ -345,7 +345,9 @@ impl From<SandboxError> for crate::error::Error {
                 "use `network = \"host\"` with the adapter `none`, or another adapter"
             }
             SandboxError::Nul { .. } => "remove the NUL byte",
-            SandboxError::Setup { .. } => "run `git loop doctor` to see what this machine can enforce",
+            SandboxError::Setup { .. } => {
+                "the message names what the kernel refused; a container or a security module often is the reason"
+            }
             SandboxError::SupervisorLost => {
                 "run again; if it repeats, the command ends processes that are not its own"
             }

@@ -16,6 +16,7 @@ use super::manifest::Manifest;
 use super::owner::{Owner, OwnerFile};
 use super::remove::remove_all;
 use super::sealed::{self, SealOptions};
+#[cfg(unix)]
 use super::sys;
 
 /// How the names of our worktrees begin.
