@@ -12,6 +12,10 @@ use crate::ledger::state::State;
 use crate::money::MicroUsd;
 
 mod limits;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use limits::{Limit, Stop, before_start, remaining, reservation};
 
