@@ -234,6 +234,8 @@ impl<'a> Session<'a> {
 
     /// What must hold before any worker money is spent, besides the test signature that was made already.
     fn preflight(&self) -> Result<()> {
+        // A receipt goes into the notes; better to say now that they are in the middle of a merge than after a worker ran.
+        self.repo.check_no_notes_merge(self.id.refs().notes().as_ref())?;
         let contract = &self.tip.contract;
         let green = self.tip.state.last_green_commit;
         self.command_line(&contract.worker.command, true, green)?;
