@@ -73,6 +73,28 @@ fn real_pytest() {
 }
 
 #[test]
+fn real_pytest_with_subtests_that_it_counts_and_does_not_write() {
+    let sets = parse(real!("pytest-subtests.xml")).unwrap();
+    assert_eq!(sets.failed, ids(&["test_s.T::test_sub", "test_s.T::test_two", "test_s::test_fixture"]));
+    assert_eq!(sets.skipped, ids(&["test_s.T::test_skip"]));
+    assert_eq!(sets.passed, ids(&["test_s.T::test_ok"]));
+    // The name of the suite can be configured, that of the root cannot; older versions wrote only the suite's.
+    let case = r#"<testcase name="a"/>"#;
+    for (root, suite) in [("pytest tests", "mine"), ("", "pytest")] {
+        let text = format!(
+            r#"<testsuites name="{root}"><testsuite name="{suite}" tests="9">{case}</testsuite></testsuites>"#
+        );
+        assert!(read(&text).is_ok(), "{text}");
+    }
+    // Failures are counted by everybody alike, and fewer tests than there are is wrong for everybody.
+    assert!(is_contradiction(&format!(
+        r#"<testsuite name="pytest" tests="9" failures="1">{case}</testsuite>"#
+    )));
+    assert!(is_contradiction(&format!(r#"<testsuite name="pytest" tests="0">{case}</testsuite>"#)));
+    assert!(is_contradiction(&format!(r#"<testsuite name="other" tests="9">{case}</testsuite>"#)));
+}
+
+#[test]
 fn real_pytest_that_collects_nothing() {
     // Field report 2.100: a module that cannot be imported is red, and named.
     let sets = parse(real!("pytest-collection-error.xml")).unwrap();
