@@ -8,11 +8,15 @@ use super::common::{find_loop, verified_with};
 use super::ui::{Reply, Tone};
 use crate::error::{Error, Result, ResultExt};
 use crate::escape::escape_terminal;
-use crate::ledger::message::{one_line, subject};
+use crate::ledger::message::{one_line, subject, verb};
 use crate::ledger::receipt::{CheckReceipt, GuardViolation, Receipt, RunReceipt};
 use crate::ledger::record::{Body, Kind};
 use crate::ledger::trust::TrustRoot;
 use crate::ledger::verify::Step;
+use crate::render::line::plural;
+
+/// The most entries of a list that are shown to a person.
+const LISTED: usize = 20;
 
 /// Show one iteration in full: what the worker did, what the check saw, what was decided and why.
 #[derive(Debug, Args)]
@@ -90,12 +94,7 @@ pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
 
 fn receipt(text: &mut String, receipt: &Receipt) {
     let decision = &receipt.decision;
-    let _ = writeln!(
-        text,
-        "  decision    {} ({})",
-        super::super::ledger::message::verb(decision),
-        decision.reason
-    );
+    let _ = writeln!(text, "  decision    {}", verb(decision));
     if let Some(halt) = decision.halt_reason {
         let _ = writeln!(text, "  halts with  {halt} (exit {})", decision.exit_code);
     }
@@ -118,23 +117,22 @@ fn receipt(text: &mut String, receipt: &Receipt) {
     let cost = &receipt.cost;
     let usd = cost.usd.map_or_else(|| "unknown".to_owned(), |usd| format!("${usd}"));
     let _ = writeln!(text, "  cost        {usd}");
-    let _ = writeln!(text, "  changed     {} paths", receipt.changes.count);
-    for path in &receipt.changes.paths {
-        let _ = writeln!(text, "              {path}");
-    }
+    let _ = writeln!(text, "  changed     {}", plural(receipt.changes.count, "path", "paths"));
+    list(text, "", &receipt.changes.paths, receipt.changes.count);
     let guards = &receipt.guards;
     if guards.guards_intact {
         let _ = writeln!(text, "  guards      intact");
     }
     let lists = [("drift", &guards.drift), ("blocked", &guards.blocked), ("tampered", &guards.tampered)];
     for (name, list) in lists {
-        for GuardViolation { path, what } in list {
+        for GuardViolation { path, what } in list.iter().take(LISTED) {
             let _ = writeln!(text, "  {name:<11} {}: {}", one_line(path, 200), one_line(what, 200));
         }
+        if list.len() > LISTED {
+            let _ = writeln!(text, "  {:<11} and {} more", "", list.len() - LISTED);
+        }
     }
-    for path in &guards.outside {
-        let _ = writeln!(text, "  outside     {}", one_line(path, 200));
-    }
+    list(text, "outside", &guards.outside, guards.outside.len() as u64);
     match &receipt.check {
         Some(receipt) => check(text, receipt),
         None => {
@@ -162,13 +160,21 @@ fn check(text: &mut String, check: &CheckReceipt) {
             counts.passed, counts.failed, counts.skipped
         );
     }
-    for (name, list) in [("regressed", &check.regressed), ("lost", &check.lost)] {
-        for test in list.iter().take(20) {
-            let _ = writeln!(text, "  {name:<11} {}", one_line(test, 200));
-        }
+    list(text, "regressed", &check.regressed, check.regressed.len() as u64);
+    list(text, "lost", &check.lost, check.lost.len() as u64);
+    if let Some(failures) = &check.failures {
+        list(text, "failing", failures, failures.len() as u64);
     }
-    for test in check.failures.iter().flatten().take(20) {
-        let _ = writeln!(text, "  failing     {}", one_line(test, 200));
+}
+
+/// A line for each of the first entries, and one that says how many there are besides. The JSON has them all.
+fn list(text: &mut String, name: &str, entries: &[String], count: u64) {
+    for entry in entries.iter().take(LISTED) {
+        let _ = writeln!(text, "  {name:<11} {}", one_line(entry, 200));
+    }
+    let shown = entries.len().min(LISTED) as u64;
+    if count > shown {
+        let _ = writeln!(text, "  {:<11} and {} more", "", count - shown);
     }
 }
 
