@@ -288,6 +288,7 @@ impl Parser {
                     suite.whole.add(tally);
                     let id = if suite.name.is_empty() { "(suite)" } else { &suite.name };
                     self.sets.record(id.to_owned(), Outcome::Failed);
+                    self.stand_in.get_or_insert((self.position, id.to_owned()));
                     Frame::Other
                 }
                 "testsuites" => return malformed("`testsuites` inside of a suite"),

@@ -172,6 +172,8 @@ fn a_test_case_that_stands_for_others_is_one_only_if_it_failed() {
     for (attributes, inside) in [
         (r#"classname="" name="tests.test_a""#, r#"<error message="collection failure"/>"#),
         (r#"classname="unittest.loader._FailedTest" name="tests.test_a""#, "<error/>"),
+        (r#"classname="unittest.loader._FailedTest.tests" name="test_a""#, "<error/>"),
+        (r#"name="unittest.loader._FailedTest.tests.test_a""#, "<error/>"),
         (r#"classname="" name="setUpClass (tests.T)""#, "<error/>"),
         (r#"classname="test" name="/src/a.test.js""#, "<failure/>"),
         (r#"classname="s" name="s""#, "<failure/>"),
@@ -285,9 +287,10 @@ fn a_repeated_test_keeps_its_worst_outcome() {
 
 #[test]
 fn a_suite_that_could_not_be_set_up_is_red() {
-    let sets =
-        read(r#"<testsuites><testsuite name="s" errors="1"><error/></testsuite></testsuites>"#).unwrap();
+    let (sets, problem) =
+        read_incomplete(br#"<testsuites><testsuite name="s" errors="1"><error/></testsuite></testsuites>"#);
     assert_eq!(sets.failed, ids(&["s"]));
+    assert!(problem.contains("`s`"), "{problem}");
     assert!(is_contradiction(r#"<testsuite name="s" errors="2"><error/></testsuite>"#));
 }
 
