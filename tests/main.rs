@@ -6,9 +6,11 @@ mod bad_input;
 mod docs;
 
 mod demo;
+mod formats;
 mod gate;
 mod interrupt;
 mod isolation;
+mod keys;
 mod loops;
 mod places;
 mod review;

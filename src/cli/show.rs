@@ -13,6 +13,10 @@ use crate::ledger::receipt::{CheckReceipt, GuardViolation, NoReport, Receipt, Ru
 use crate::ledger::record::{Body, Kind};
 use crate::ledger::trust::TrustRoot;
 use crate::ledger::verify::Step;
+use crate::render::line::plural;
+
+/// The most entries of a list that are shown to a person.
+const LISTED: usize = 20;
 
 /// Show one iteration in full: what the worker did, what the check saw, what was decided and why.
 #[derive(Debug, Args)]
@@ -113,23 +117,22 @@ fn receipt(text: &mut String, receipt: &Receipt) {
     let cost = &receipt.cost;
     let usd = cost.usd.map_or_else(|| "unknown".to_owned(), |usd| format!("${usd}"));
     let _ = writeln!(text, "  cost        {usd}");
-    let _ = writeln!(text, "  changed     {} paths", receipt.changes.count);
-    for path in &receipt.changes.paths {
-        let _ = writeln!(text, "              {path}");
-    }
+    let _ = writeln!(text, "  changed     {}", plural(receipt.changes.count, "path", "paths"));
+    list(text, "", &receipt.changes.paths, receipt.changes.count);
     let guards = &receipt.guards;
     if guards.guards_intact {
         let _ = writeln!(text, "  guards      intact");
     }
     let lists = [("drift", &guards.drift), ("blocked", &guards.blocked), ("tampered", &guards.tampered)];
     for (name, list) in lists {
-        for GuardViolation { path, what } in list {
+        for GuardViolation { path, what } in list.iter().take(LISTED) {
             let _ = writeln!(text, "  {name:<11} {}: {}", one_line(path, 200), one_line(what, 200));
         }
+        if list.len() > LISTED {
+            let _ = writeln!(text, "  {:<11} and {} more", "", list.len() - LISTED);
+        }
     }
-    for path in &guards.outside {
-        let _ = writeln!(text, "  outside     {}", one_line(path, 200));
-    }
+    list(text, "outside", &guards.outside, guards.outside.len() as u64);
     match &receipt.check {
         Some(receipt) => check(text, receipt),
         None => {
@@ -169,14 +172,22 @@ fn check(text: &mut String, check: &CheckReceipt) {
             counts.passed, counts.failed, counts.skipped
         );
     }
-    let lists = [("regressed", &check.regressed), ("lost", &check.lost), ("skipped", &check.newly_skipped)];
-    for (name, list) in lists {
-        for test in list.iter().take(20) {
-            let _ = writeln!(text, "  {name:<11} {}", one_line(test, 200));
-        }
+    list(text, "regressed", &check.regressed, check.regressed.len() as u64);
+    list(text, "lost", &check.lost, check.lost.len() as u64);
+    list(text, "skipped", &check.newly_skipped, check.newly_skipped.len() as u64);
+    if let Some(failures) = &check.failures {
+        list(text, "failing", failures, failures.len() as u64);
     }
-    for test in check.failures.iter().flatten().take(20) {
-        let _ = writeln!(text, "  failing     {}", one_line(test, 200));
+}
+
+/// A line for each of the first entries, and one that says how many there are besides. The JSON has them all.
+fn list(text: &mut String, name: &str, entries: &[String], count: u64) {
+    for entry in entries.iter().take(LISTED) {
+        let _ = writeln!(text, "  {name:<11} {}", one_line(entry, 200));
+    }
+    let shown = entries.len().min(LISTED) as u64;
+    if count > shown {
+        let _ = writeln!(text, "  {:<11} and {} more", "", count - shown);
     }
 }
 

@@ -1,5 +1,6 @@
 //! The check on the base, before any worker ran.
 
+use super::commands::BASELINE;
 use super::session::{Session, halt_body};
 use crate::decide::target_met;
 use crate::error::Result;
@@ -23,7 +24,7 @@ impl Session<'_> {
     pub(super) fn measure_base(&self) -> Result<Option<Measured>> {
         let contract = &self.tip.contract;
         let base = contract.base;
-        let run = self.run_check("baseline", base.tree, base.commit, self.repo.gix())?;
+        let run = self.run_check(BASELINE, base.tree, base.commit, self.repo.gix())?;
         if run.interrupted {
             return Ok(None);
         }

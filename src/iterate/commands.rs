@@ -33,6 +33,9 @@ const MAX_EVIDENCE: u64 = 1024 * 1024;
 /// The fixed moment that tools which embed a date are told, for checks that are the same every day.
 const SOURCE_DATE_EPOCH: i64 = 946_684_800;
 
+/// The name of the check's run on the base, where those of iterations have their environment's id.
+pub(super) const BASELINE: &str = "baseline";
+
 /// What a worker's run left.
 pub(super) struct WorkerRun {
     pub receipt: WorkerReceipt,
@@ -96,6 +99,7 @@ impl Session<'_> {
             host: &host,
         };
         let mut env = environment::worker_env(&request)?.vars;
+        self.keep_caches_out(&mut env, scratch, &home)?;
         for (name, value) in [
             ("GIT_LOOP_ID", OsString::from(self.id.as_str())),
             ("GIT_LOOP_ITERATION", draft.iteration.to_string().into()),
@@ -191,8 +195,13 @@ impl Session<'_> {
         worktree::checkout(trees, tree.0, linked.path(), CheckoutOptions { verify: true, unchanged: None })?;
         let report_path = check.report.as_ref().map(|report| linked.path().join(report));
         let planted = report_path.as_ref().is_some_and(|path| fs::symlink_metadata(path).is_ok());
+        // A rehearsal keeps nothing: its terms are not those of a loop yet.
         let building_warm =
-            !contract.worktree.warm.is_empty() && !self.places.warm.exists() && environment == "baseline";
+            environment == BASELINE && !contract.worktree.warm.is_empty() && !self.tip.id.0.is_null();
+        if environment == BASELINE {
+            // What an earlier loop of this name, another base or a rehearsal left.
+            worktree::remove_all(&self.places.warm)?;
+        }
         self.copy_warm(linked.path())?;
 
         let toolchain = self.toolchain()?;
@@ -208,11 +217,7 @@ impl Session<'_> {
             host: &host,
         };
         let mut env = environment::check_env(&request, SOURCE_DATE_EPOCH)?.vars;
-        let warm_target = contract.worktree.warm.iter().any(|folder| folder == "target");
-        if contract.sandbox.presets.contains(&Preset::Cargo) && !warm_target {
-            // What is built must not land in the tree that is judged.
-            env.push(("CARGO_TARGET_DIR".into(), scratch.folder("target")?.into()));
-        }
+        env.extend(self.cargo_target(&scratch)?);
         env.extend(check.env.iter().map(|(name, value)| (name.into(), value.into())));
         let (timeout, is_deadline) = self.time_for(check.timeout_seconds);
         let argv = Self::argv(&check.command, &search_dirs(&toolchain), linked.path(), "check")?;
@@ -234,21 +239,24 @@ impl Session<'_> {
         };
         let outcome = match sandbox::run(&command, &policy, self.interrupt.flag()) {
             Ok(outcome) => outcome,
-            Err(SandboxError::ProgramNotFound { .. } | SandboxError::Exec { .. }) => {
+            // Before the first worker it is the machine or the contract that is at fault, and nobody should pay for it.
+            Err(error @ (SandboxError::ProgramNotFound { .. } | SandboxError::Exec { .. }))
+                if environment != BASELINE =>
+            {
                 linked.remove()?;
                 let no_report = Some(NoReport::NotWritten);
                 return Ok(CheckRun {
                     receipt: not_started(&argv),
                     capture: Capture { no_report, ..Capture::default() },
                     enforced: None,
-                    evidence: Vec::new(),
+                    evidence: vec![EvidenceFile::whole("check.stderr", format!("{error}\n").into_bytes())],
                     interrupted: false,
                 });
             }
             Err(error) => return Err(error.into()),
         };
         let receipt = run_receipt(&argv, &outcome, is_deadline);
-        let capture = self.capture(&outcome, report_path.as_deref(), planted);
+        let capture = self.capture(&outcome, linked.path(), report_path.as_deref(), planted);
         if building_warm && outcome.ended == Ended::Itself {
             if let Some(report) = &report_path {
                 // The report of this run must not lie in the way of the next one's.
@@ -270,7 +278,7 @@ impl Session<'_> {
     }
 
     /// What the verdict is read from.
-    fn capture(&self, outcome: &Outcome, report_path: Option<&Path>, planted: bool) -> Capture {
+    fn capture(&self, outcome: &Outcome, place: &Path, report_path: Option<&Path>, planted: bool) -> Capture {
         let whole = outcome.stdout.whole.clone().map(|bytes| self.redact(bytes));
         let Some(path) = report_path else {
             let no_report = whole.is_none().then_some(NoReport::TooLarge);
@@ -280,7 +288,7 @@ impl Session<'_> {
         if planted {
             return Capture { report: None, metric_source, no_report: Some(NoReport::Planted) };
         }
-        match read_capped(path, MAX_REPORT as u64 + 1) {
+        match read_capped(path, MAX_REPORT as u64 + 1).filter(|_| is_inside(place, path)) {
             Some(bytes) if bytes.len() > MAX_REPORT => {
                 Capture { report: None, metric_source, no_report: Some(NoReport::TooLarge) }
             }
@@ -351,6 +359,39 @@ impl Session<'_> {
     fn time_for(&self, seconds: u64) -> (Duration, bool) {
         let left = self.seconds_left().max(1);
         (Duration::from_secs(seconds.min(left)), left <= seconds)
+    }
+
+    /// Where cargo builds: outside of the tree, so that nothing of it is judged or becomes part of a candidate. Nothing where
+    /// the folder in the tree is a warm one, or cargo is not used.
+    fn cargo_target(&self, scratch: &Scratch) -> Result<Option<(OsString, OsString)>> {
+        let contract = &self.tip.contract;
+        let warm = contract.worktree.warm.iter().any(|folder| folder == "target");
+        if warm || !contract.sandbox.presets.contains(&Preset::Cargo) {
+            return Ok(None);
+        }
+        Ok(Some(("CARGO_TARGET_DIR".into(), scratch.folder("target")?.into())))
+    }
+
+    /// Sends what a worker's tools leave behind out of its worktree, where the contract does not say otherwise. A check's tree
+    /// is thrown away, and its options are not touched.
+    fn keep_caches_out(
+        &self,
+        env: &mut Vec<(OsString, OsString)>,
+        scratch: &Scratch,
+        home: &Home,
+    ) -> Result<()> {
+        let mut wanted = Vec::new();
+        wanted.extend(self.cargo_target(scratch)?);
+        if self.tip.contract.sandbox.presets.contains(&Preset::Python) {
+            // pytest expands the variable itself; a path with a space would have to be quoted here.
+            wanted.push(("PYTEST_ADDOPTS".into(), "-o cache_dir=$XDG_CACHE_HOME/pytest".into()));
+            for (name, folder) in [("MYPY_CACHE_DIR", "mypy"), ("RUFF_CACHE_DIR", "ruff")] {
+                wanted.push((name.into(), home.home.join(".cache").join(folder).into()));
+            }
+        }
+        wanted.retain(|(name, _)| env.iter().all(|(there, _)| there != name));
+        env.extend(wanted);
+        Ok(())
     }
 
     fn toolchain(&self) -> Result<Toolchain> {
@@ -435,6 +476,12 @@ impl Session<'_> {
         worktree::remove_all(&unfinished)?;
         fs::create_dir_all(&unfinished)
             .or_workspace(|| format!("{} cannot be made", unfinished.display()))?;
+        // A warm folder may hold the report (nextest writes into target), and it must not be there before a check runs.
+        if let Some(report) = self.tip.contract.check.report.as_ref().map(|report| place.join(report))
+            && is_inside(place, &report)
+        {
+            worktree::remove_all(&report)?;
+        }
         for folder in &self.tip.contract.worktree.warm {
             let (from, to) = (place.join(folder), unfinished.join(folder));
             if !from.is_dir() {
@@ -585,6 +632,15 @@ fn failure(run: &RunReceipt) -> Option<String> {
         ("deadline", ..) => Some("it ran into the end of the loop's time".to_owned()),
         ("output_limit", ..) => Some("it printed too much".to_owned()),
         _ => Some("it was interrupted".to_owned()),
+    }
+}
+
+/// Whether the folder of `path` is in `place`, whatever links a command has made on the way.
+fn is_inside(place: &Path, path: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    match (real(place), path.parent().and_then(real)) {
+        (Some(place), Some(folder)) => folder.starts_with(place),
+        _ => false,
     }
 }
 

@@ -159,6 +159,12 @@ impl<'a> Session<'a> {
     }
 
     fn end(self) -> RunEnd {
+        let resumable = self.may_resume(SessionOptions { resume: true, ..SessionOptions::default() });
+        if self.tip.state.phase == Phase::Halted && !resumable {
+            // Nobody needs the warm folders of a loop that is over. That they are in the way of nothing makes a failure
+            // no fault of the run.
+            let _ = crate::worktree::remove_all(&self.places.warm);
+        }
         let exit = self.tip.state.halt_reason.map_or(ExitCode::OK, HaltReason::exit_code);
         RunEnd { exit, tip: self.tip }
     }
