@@ -7,7 +7,7 @@ use serde_json::json;
 use super::Context;
 use super::ui::{Reply, Tone};
 use crate::error::{Result, ResultExt};
-use crate::gate::install::{self, Action, HooksPath, Kind, Places, Scope, Status};
+use crate::gate::install::{self, Action, Done, HooksPath, Kind, Places, Scope, Status};
 use crate::git::Repo;
 
 /// Install, remove or look at the hooks that ask the gate.
@@ -46,8 +46,23 @@ pub fn run(context: &Context, args: &HooksArgs) -> Result<Reply> {
 
 fn put_in(context: &Context, kind: Kind, places: &Places) -> Result<Reply> {
     let done = install::install(kind, places)?;
+    let text = tell(context, &done);
+    if kind == Kind::Client {
+        context.ui.hint("a client's hook can be bypassed with --no-verify; on the server: git loop hooks install --server");
+    }
+    Ok(Reply::text(text).field("hooks", json!(done)))
+}
+
+/// Installs the client's hook; also what `git loop init --hooks` does. What was done, and a line for people on each.
+pub(super) fn install_client(context: &Context, repo: &Repo) -> Result<(Vec<Done>, String)> {
+    let done = install::install(Kind::Client, &places(context, repo)?)?;
+    let text = tell(context, &done);
+    Ok((done, text))
+}
+
+fn tell(context: &Context, done: &[Done]) -> String {
     let mut text = String::new();
-    for one in &done {
+    for one in done {
         let what = match one.action {
             Action::Unchanged => "is in place already",
             Action::Updated => "updated",
@@ -59,10 +74,7 @@ fn put_in(context: &Context, kind: Kind, places: &Places) -> Result<Reply> {
             context.ui.warn(note);
         }
     }
-    if kind == Kind::Client {
-        context.ui.hint("a client's hook can be bypassed with --no-verify; on the server: git loop hooks install --server");
-    }
-    Ok(Reply::text(text).field("hooks", json!(done)))
+    text
 }
 
 fn take_out(kind: Kind, places: &Places) -> Result<Reply> {

@@ -16,7 +16,7 @@ mod diff;
 mod gate;
 mod hook;
 mod hooks;
-//mod init;
+mod init;
 mod list;
 mod log;
 mod promote;
@@ -69,7 +69,7 @@ struct Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    //Init(init::InitArgs),
+    Init(init::InitArgs),
     Start(start::StartArgs),
     Run(run::RunArgs),
     Status(status::StatusArgs),
@@ -152,7 +152,7 @@ fn run_with(args: impl IntoIterator<Item = OsString>, host: HostEnv) -> ExitCode
 
 fn dispatch(context: &Context, command: Command) -> Result<Reply, Error> {
     match command {
-        //Command::Init(args) => init::run(context, &args),
+        Command::Init(args) => init::run(context, &args),
         Command::Start(args) => start::run(context, &args),
         Command::Run(args) => run::run(context, &args),
         Command::Status(args) => status::run(context, &args),
