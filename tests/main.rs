@@ -8,6 +8,7 @@ mod docs;
 mod demo;
 mod formats;
 mod gate;
+mod init;
 mod interrupt;
 mod isolation;
 mod keys;

@@ -74,7 +74,9 @@ pub fn run(context: &Context, args: &InitArgs) -> Result<Reply> {
 
     let mut fill_in = vec!["worker.command"];
     fill_in.extend(&proposal.fill_in);
-    for note in proposal.notes.iter().chain(&reviewers(&people, &place, &signers, &missing)) {
+    let mut notes = proposal.notes;
+    notes.extend(reviewers(&people, &place, &signers, &missing));
+    for note in &notes {
         context.ui.warn(note);
     }
     let next = next_steps(&repo, &place, &signers, &people, &missing, &fill_in)?;
@@ -98,7 +100,7 @@ pub fn run(context: &Context, args: &InitArgs) -> Result<Reply> {
         )
         .field("principals", json!({ "user": principals.user, "runner": principals.runner }))
         .field("fill_in", json!(fill_in))
-        .field("notes", json!(proposal.notes))
+        .field("notes", notes)
         .field("next", next.into_iter().map(|(command, _)| command).collect::<Vec<_>>()))
 }
 

@@ -59,8 +59,8 @@ pub fn notes(repo: &Repo, tree: ObjectId, proposal: &Proposal) -> Result<Vec<Str
         .collect();
     if !unignored.is_empty() {
         notes.push(format!(
-            "HEAD does not ignore {}: a worker that makes it changes what it may not, and its attempt is rejected. Add it \
-             to .gitignore and commit that",
+            "HEAD does not ignore {}, which working on it leaves behind: an attempt with such a file is rejected. Add to \
+             .gitignore what is not to be committed",
             unignored.join(" and ")
         ));
     }

@@ -100,11 +100,12 @@ mod tests {
     proptest! {
         #[test]
         fn what_passes_as_a_principal_is_read_back_as_one(name in "[a-z@.#!*?,\" \\\\-]{1,20}") {
-            prop_assume!(is_principal(&name));
             let key = key();
             let text = addition("", &[Enrolled::new(&name, &key).line.unwrap()]);
-            let signers = AllowedSigners::parse(&text).unwrap();
-            prop_assert_eq!(signers.principals_for(&key, GIT_NAMESPACE, now()), [name]);
+            if is_principal(&name) {
+                let signers = AllowedSigners::parse(&text).unwrap();
+                prop_assert_eq!(signers.principals_for(&key, GIT_NAMESPACE, now()), [name]);
+            }
         }
     }
 }

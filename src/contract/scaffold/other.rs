@@ -1,6 +1,6 @@
 //! Go, CMake, make, and what nobody knows: templates with lines to fill in.
 
-use super::survey::{Survey, basename};
+use super::survey::{Survey, basename, has_extension};
 use super::{FILL_IN, Litter, ProjectKind, Proposal, ProposedCommand, Verdict};
 
 pub(super) fn go(survey: &Survey) -> Option<Proposal> {
@@ -45,7 +45,7 @@ pub(super) fn cmake(survey: &Survey) -> Option<Proposal> {
     proposal.fill_in.push("check.command");
     code_and_tests(&mut proposal, survey);
     proposal.check("CMakeLists.txt", "what is built and tested, in every folder");
-    if survey.files().any(|path| path.ends_with(".cmake")) {
+    if survey.files().any(|path| has_extension(path, "cmake")) {
         proposal.check("*.cmake", "what is built and tested");
     }
     proposal.litter.push(Litter { path: "build", is_dir: true });

@@ -2,16 +2,17 @@
 
 use std::collections::BTreeSet;
 
-use super::survey::{Survey, as_pattern, basename};
+use super::survey::{Survey, as_pattern, basename, has_extension};
 use super::{Litter, ProjectKind, Proposal, ProposedCommand, Verdict};
 
 /// Folders at the top that are not what is worked on.
-const NOT_CODE: [&str; 14] = [
+const NOT_CODE: [&str; 15] = [
     "tests",
     "test",
     "testing",
     "docs",
     "doc",
+    "documentation",
     "examples",
     "example",
     "scripts",
@@ -123,16 +124,21 @@ fn mutable(proposal: &mut Proposal, survey: &Survey, src_layout: bool) {
             folders.push(top);
         }
     }
-    let folders = if packages.is_empty() { folders } else { packages };
-    for folder in &folders {
-        proposal.mutable(format!("{}/**", as_pattern(folder)), "the code");
-    }
-    if !folders.is_empty() {
-        return;
-    }
-    let modules = survey.files().filter(code).filter(|path| !path.contains('/'));
-    for module in modules.filter(|module| !NOT_MODULES.contains(module)) {
-        proposal.mutable(format!("/{}", as_pattern(module)), "the code");
+    let modules: Vec<&str> = survey
+        .files()
+        .filter(code)
+        .filter(|path| !path.contains('/') && !NOT_MODULES.contains(path))
+        .collect();
+    // Scripts at the top of a project that has a package are rarely what is worked on.
+    if !packages.is_empty() || modules.is_empty() {
+        let folders = if packages.is_empty() { folders } else { packages };
+        for folder in folders {
+            proposal.mutable(format!("{}/**", as_pattern(folder)), "the code");
+        }
+    } else {
+        for module in modules {
+            proposal.mutable(format!("/{}", as_pattern(module)), "the code");
+        }
     }
     if proposal.mutable.is_empty() {
         proposal.mutable("src/**", "");
@@ -172,12 +178,13 @@ fn test_patterns(survey: &Survey) -> Vec<(String, &'static str)> {
     patterns
 }
 
-/// The outermost folder of tests that a path lies in.
+/// The outermost folder of tests that a path lies in. Deeper down `testing` is rather code that helps to test.
 fn test_folder(path: &str) -> Option<&str> {
     let mut at = 0;
     for name in path.split('/') {
         let end = at + name.len();
-        if matches!(name, "tests" | "test") && end < path.len() {
+        let is_tests = matches!(name, "tests" | "test") || (at == 0 && name == "testing");
+        if is_tests && end < path.len() {
             return Some(&path[..end]);
         }
         at = end + 1;
@@ -186,7 +193,7 @@ fn test_folder(path: &str) -> Option<&str> {
 }
 
 fn is_python(path: &str) -> bool {
-    path.ends_with(".py")
+    has_extension(path, "py")
 }
 
 /// Whether a path is Python that tests, by the names that pytest and unittest look for.

@@ -1,6 +1,7 @@
 //! A commit as detection sees it: its paths, and the text of a few files.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use gix::bstr::{BStr, BString, ByteSlice};
 
@@ -50,7 +51,7 @@ impl Survey {
         let requirements = self.files().filter(|path| {
             !path.contains('/')
                 && path.starts_with("requirements")
-                && path.ends_with(".txt")
+                && has_extension(path, "txt")
                 && !READ_AT_TOP.contains(path)
         });
         at_top.chain(requirements.map(str::to_owned)).chain(tests.map(str::to_owned)).collect()
@@ -99,6 +100,11 @@ impl Survey {
         folders.dedup();
         folders
     }
+}
+
+/// Whether a file is named `….EXTENSION`, letter for letter.
+pub(super) fn has_extension(path: &str, extension: &str) -> bool {
+    Path::new(path).extension().is_some_and(|found| found == extension)
 }
 
 /// The last part of a path.

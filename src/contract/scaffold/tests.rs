@@ -135,9 +135,9 @@ fn a_python_project_with_pytest() {
 
 #[test]
 fn a_python_project_with_unittest() {
-    let test = "import unittest\n\nclass T(unittest.TestCase):\n    def test_add(self):\n        pass\n";
+    let content = "import unittest\n\nclass T(unittest.TestCase):\n    def test_add(self):\n        pass\n";
     let survey =
-        survey(&[("calc.py", ""), ("setup.py", ""), ("tests/__init__.py", ""), ("tests/test_a.py", test)]);
+        survey(&[("calc.py", ""), ("setup.py", ""), ("tests/__init__.py", ""), ("tests/test_a.py", content)]);
     let proposal = detect(&survey);
     let text = render(&proposal, None, &alone());
     snapshot("unittest", &text);
@@ -177,6 +177,18 @@ fn many_folders_of_tests_become_one_pattern_and_no_test_is_said() {
     let many = survey(&files);
     let file = accepted(&many, &render(&detect(&many), None, &alone()), true);
     assert_eq!(file.paths.check, ["**/tests/**", "**/conftest.py"]);
+
+    let one = survey(&[
+        ("documentation/conf.py", ""),
+        ("one.py", ""),
+        ("pkg_free/x.py", ""),
+        ("setup.py", "tests_require=['pytest']"),
+        ("testing/helper.py", ""),
+        ("testing/test_one.py", ""),
+    ]);
+    let file = accepted(&one, &render(&detect(&one), None, &alone()), true);
+    assert_eq!(file.paths.mutable, ["/one.py"], "a module at the top, not what lies around");
+    assert_eq!(file.paths.check, ["testing/**", "**/conftest.py", "setup.py"]);
 
     let none = survey(&[("pyproject.toml", ""), ("calc.py", "")]);
     let proposal = detect(&none);

@@ -157,7 +157,7 @@ fn check(proposal: &Proposal) -> Block {
     block.command(&proposal.command, one_line(&proposal.command_why));
     match &proposal.verdict {
         Verdict::Libtest => {
-            block.key("format", "libtest", "the text of `cargo test`: which tests ran and failed")
+            block.key("format", "libtest", "the text of `cargo test`: which tests ran and failed");
         }
         Verdict::Junit(report) => {
             block.key("format", "junit", "JUnit XML: which tests ran and failed");
