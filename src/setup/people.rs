@@ -112,7 +112,8 @@ impl Runner {
     }
 }
 
-/// Where a runner's own key is kept: in the git folder that all worktrees share, where no worker and no check can read it.
+/// Where a runner's own key is kept: in the git folder that all worktrees share. A sandbox grants that to
+/// no worker and no check; without one (adapter `none`) whoever runs as the user can read it.
 fn runner_path(repo: &Repo) -> PathBuf {
     repo.common_dir().join("loops").join("keys").join("runner")
 }
