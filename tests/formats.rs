@@ -229,7 +229,14 @@ fn code_that_does_not_compile_is_no_verdict_and_the_loop_goes_on() {
   *) sed -i.old 's/a - b/a + b/; s/a.min(b)/a.max(b)/' src/lib.rs; rm src/lib.rs.old ;;
 esac
 "#;
-    Terms { worker, ..crate_terms("[worktree]\nwarm = [\"target\"]\n") }.write(&env);
+    let terms = Terms { worker, ..crate_terms("[worktree]\nwarm = [\"target\"]\n") };
+    terms.write(&env);
+    // A rehearsal keeps nothing that could be looked at, so it shows what a check that gave no metric printed.
+    env.write("src/lib.rs", "fn broken(\n");
+    env.commit("Break");
+    let rehearsal = env.git_loop(&["start", "fix", "-f", "loop.toml", "--dry-run"]).expect_code(0);
+    assert!(rehearsal.stdout.contains("  error: could not compile `tiny`"), "{rehearsal:?}");
+    env.git(&["reset", "--quiet", "--hard", "HEAD~1"]);
     converge(&env, "fix");
     assert_eq!(story(&env, "fix", 2), "verifier_failed null\ntarget_met 0.0\n");
     let problem = receipt(&env, "fix", 1)["check"]["problem"].take();

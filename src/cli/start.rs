@@ -9,6 +9,7 @@ use super::common::{principals, result_fields};
 use super::ui::Reply;
 use crate::contract::{self, LoopFile};
 use crate::error::{Error, Result, ResultExt};
+use crate::escape::escape_terminal;
 use crate::git::LoopId;
 use crate::git::Repo;
 use crate::iterate::interrupt::Interrupt;
@@ -115,6 +116,9 @@ fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
                 "no metric at the base: {}",
                 problem.as_deref().unwrap_or("the check gave none")
             );
+            for (name, printed) in &measured.printed {
+                let _ = writeln!(text, "the end of {name}:\n{}", indent(&escape_terminal(printed)));
+            }
         }
     }
     for failure in measured.failures.iter().take(20) {
@@ -142,6 +146,11 @@ fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
         .field("target_met", measured.target_met)
         .field("check_seconds", measured.seconds)
         .field("limits", json!(limits)))
+}
+
+/// Two spaces before each line.
+fn indent(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
 /// The terms, from `file` or from `loop.toml` at the top of the work tree.

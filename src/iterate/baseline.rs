@@ -80,11 +80,14 @@ impl Session<'_> {
                 (self.say)(&format!("{}: baseline: {name} {metric}: the target is met already", self.id));
             }
             (Some(metric), _) => (self.say)(&format!("{}: baseline: {name} {metric}", self.id)),
-            (None, problem) => (self.say)(&format!(
-                "{}: baseline: no metric: {}",
-                self.id,
-                problem.as_deref().unwrap_or("the check gave none")
-            )),
+            (None, problem) => {
+                let why = problem.as_deref().unwrap_or("the check gave none");
+                (self.say)(&format!("{}: baseline: no metric: {why}", self.id));
+                (self.say)(&format!(
+                    "hint: if that is not what is to be mended: git loop show {} 0",
+                    self.id
+                ));
+            }
         }
         Ok(true)
     }

@@ -319,6 +319,8 @@ pub struct Rehearsal {
     pub metric: Option<f64>,
     /// Why there is no metric.
     pub problem: Option<String>,
+    /// The end of what the check printed: name of the evidence and text. Nothing of a rehearsal is kept.
+    pub printed: Vec<(&'static str, String)>,
     /// The failing tests.
     pub failures: Vec<String>,
     /// Whether the base meets the target.
@@ -355,7 +357,16 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
     let measured = session.measure_base()?.ok_or_else(|| interrupt.error("the rehearsal"))?;
     let contract = &session.tip.contract;
     let receipt = measured.observed.receipt;
+    let report_is_file = contract.check.report.is_some();
+    let printed = measured
+        .evidence
+        .iter()
+        .filter(|file| file.name.starts_with("check.") || (file.name == "report" && !report_is_file))
+        .map(|file| (file.name, last_lines(&file.content)))
+        .filter(|(_, text)| !text.is_empty())
+        .collect();
     Ok(Rehearsal {
+        printed,
         metric_name: contract.metric.name.clone(),
         target: contract.metric.target,
         metric: receipt.metric,
@@ -364,6 +375,14 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
         target_met: measured.target_met,
         seconds: receipt.run.duration_ms as f64 / 1000.0,
     })
+}
+
+/// The last lines of an output.
+fn last_lines(output: &[u8]) -> String {
+    const LINES: usize = 20;
+    let text = String::from_utf8_lossy(output);
+    let lines: Vec<&str> = text.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
 }
 
 /// The body of a halt record after `tip`.
