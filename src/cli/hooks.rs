@@ -47,10 +47,13 @@ pub fn run(context: &Context, args: &HooksArgs) -> Result<Reply> {
 fn put_in(context: &Context, kind: Kind, places: &Places) -> Result<Reply> {
     let done = install::install(kind, places)?;
     let text = tell(context, &done);
-    if kind == Kind::Client {
-        context.ui.hint("a client's hook can be bypassed with --no-verify; on the server: git loop hooks install --server");
-    }
-    Ok(Reply::text(text).field("hooks", json!(done)))
+    let reply = Reply::text(text).field("hooks", json!(done));
+    Ok(match kind {
+        Kind::Client => reply.hint(
+            "a client's hook can be bypassed with --no-verify; on the server: git loop hooks install --server",
+        ),
+        Kind::Server => reply,
+    })
 }
 
 /// Installs the client's hook; also what `git loop init --hooks` does. What was done, and a line for people on each.

@@ -4,11 +4,12 @@ use clap::Args;
 use serde_json::json;
 
 use super::Context;
-use super::common::{all_loops, verified};
+use super::common::{NO_LOOPS, all_loops, verified};
 use super::ui::{Reply, Tone};
 use crate::error::Result;
 use crate::exit::ExitCode;
 use crate::ledger::message::one_line;
+use crate::ledger::record::Status;
 use crate::ledger::trust::TrustRoot;
 
 /// List the loops of this repository.
@@ -19,8 +20,7 @@ pub fn run(context: &Context, _: &ListArgs) -> Result<Reply> {
     let repo = context.repo_to_look_at()?;
     let loops = all_loops(&repo)?;
     if loops.is_empty() {
-        context.ui.hint("start one with `git loop start <id>`; git does not clone loops: git fetch origin 'refs/loops/*:refs/loops/*'");
-        return Ok(Reply::text("no loops\n").field("loops", json!([])));
+        return Ok(Reply::text("no loops\n").field("loops", json!([])).hint(NO_LOOPS));
     }
     let trust = TrustRoot::open(&repo)?;
     let paint = context.ui.out();
@@ -34,9 +34,14 @@ pub fn run(context: &Context, _: &ListArgs) -> Result<Reply> {
                 let state = &chain.tip.state;
                 let _ = writeln!(
                     text,
-                    "{:width$}  {:<15} {:>3}/{:<3} {}",
+                    "{:width$}  {:<26} {:>3}/{:<3} {}",
                     found.id.as_str(),
-                    state.status.as_str().replace('_', " "),
+                    match state.halt_reason {
+                        Some(reason) if matches!(state.status, Status::Stopped | Status::Blocked) =>
+                            reason.as_str(),
+                        _ => state.status.as_str(),
+                    }
+                    .replace('_', " "),
                     state.iteration,
                     chain.contract.limits.iterations,
                     one_line(&chain.contract.objective, 70),

@@ -120,6 +120,40 @@ pub fn main() -> std::process::ExitCode {
     }
 }
 
+/// Commands that are planned and not built yet.
+const PLANNED: &[&str] = &[
+    "renew",
+    "rollback",
+    "checkpoint",
+    "record",
+    "context",
+    "invocation",
+    "finding",
+    "release",
+    "land",
+    "verdict",
+    "probe",
+    "doctor",
+    "replay",
+    "reexecute",
+    "attest",
+    "export",
+    "measure",
+    "explain",
+    "cost",
+    "report",
+    "watch",
+    "escalate",
+    "ack",
+    "sync",
+    "audit",
+    "prune",
+    "mcp",
+    "serve",
+    "completions",
+    "man",
+];
+
 fn run_with(args: impl IntoIterator<Item = OsString>, host: HostEnv) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
     let cli = match Cli::try_parse_from(&args) {
@@ -130,6 +164,20 @@ fn run_with(args: impl IntoIterator<Item = OsString>, host: HostEnv) -> ExitCode
             return ExitCode::OK;
         }
         Err(error) => {
+            // A command of the design that this version lacks is not a slip of the finger.
+            let planned =
+                args.iter().skip(1).filter_map(|arg| arg.to_str()).find(|arg| PLANNED.contains(arg));
+            if let (clap::error::ErrorKind::InvalidSubcommand, Some(name)) = (error.kind(), planned) {
+                let json = args.iter().any(|arg| arg == "--json");
+                let ui = Ui::new(json, false, ColorChoice::Auto, true, &host);
+                let error = Error::usage(format!("git loop {name} is not built yet"));
+                return ui.finish(Err(match name {
+                    "renew" => {
+                        error.hint("start another loop: git loop start <new-id> -f FILE --base <green>")
+                    }
+                    _ => error.hint("see what there is: git loop -h"),
+                }));
+            }
             if args.iter().any(|arg| arg == "--json") {
                 let text = error.render().to_string();
                 let message =

@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Context;
-use super::common::{Proof, author, find_loop, find_or_only, result_fields, verified, verified_with};
+use super::common::{Proof, author, find_loop, find_or_only, near, result_fields, verified, verified_with};
 use super::start::start;
 use super::ui::Reply;
 use crate::error::{Error, Result};
@@ -13,7 +13,8 @@ use crate::iterate::session::Opening;
 use crate::iterate::{Session, SessionOptions};
 use crate::ledger::record::Role;
 use crate::ledger::trust::TrustRoot;
-use crate::render::status::next_step;
+use crate::render::line::plural;
+use crate::render::status::{next_step, spent, why};
 
 /// Run a loop until it halts; start it first if it is new.
 ///
@@ -44,6 +45,15 @@ pub fn run(context: &Context, args: &RunArgs) -> Result<Reply> {
     // An id that is none here yet, neither as a name nor as the number of a contract, is a new loop's.
     let new = args.id.as_deref().filter(|id| id.parse::<LoopId>().is_ok() && find_loop(&repo, id).is_err());
     let found = match new {
+        // A slip of the finger must not use up an id and start a worker.
+        Some(id) if args.file.is_none() && near(&repo, id).is_some() => {
+            let like = near(&repo, id).unwrap_or_default();
+            return Err(Error::usage(format!("there is no loop `{id}` here; did you mean `{like}`?")).hint(
+                format!(
+                    "if it is a new one: git loop start {id}, or name its terms: git loop run {id} -f FILE"
+                ),
+            ));
+        }
         Some(id) => {
             start(context, &repo, id, args.file.as_deref(), args.base.as_deref())?;
             context.ui.say(&format!("{id}: started"));
@@ -83,21 +93,24 @@ pub fn run(context: &Context, args: &RunArgs) -> Result<Reply> {
     let tip = &end.tip;
     let text = match tip.state.halt_reason {
         Some(reason) => format!(
-            "{}: {} ({reason}) after {} of {} iterations, ${} spent\nledger tip {}\n",
+            "{}: {} ({reason}) after {} of {}, {}{}\nledger tip {}\n",
             found.id,
             tip.state.status.as_str().replace('_', " "),
             tip.state.iteration,
-            tip.contract.limits.iterations,
-            tip.state.cumulative_usd,
+            plural(u64::from(tip.contract.limits.iterations), "iteration", "iterations"),
+            spent(&tip.contract, &tip.state),
+            why(&tip.contract, &tip.state).map_or_else(String::new, |why| format!("\n{why}")),
             tip.id,
         ),
         None => format!(
-            "{}: {} iterations recorded, not halted\nledger tip {}\n",
-            found.id, tip.state.iteration, tip.id
+            "{}: {} recorded, not halted\nledger tip {}\n",
+            found.id,
+            plural(u64::from(tip.state.iteration), "iteration", "iterations"),
+            tip.id
         ),
     };
-    context.ui.hint(&next_step(&tip.record, &tip.state));
     Ok(Reply::text(text)
+        .hint(next_step(&tip.contract, &tip.record, &tip.state))
         .status(tip.state.status.as_str())
         .fields(result_fields(tip, proof.ids()))
         .exit(end.exit))

@@ -8,6 +8,7 @@ use super::common::{find_loop, verified_with};
 use super::ui::{Reply, Tone};
 use crate::error::{Error, Result, ResultExt};
 use crate::escape::escape_terminal;
+use crate::git::Repo;
 use crate::ledger::message::{one_line, subject, verb};
 use crate::ledger::receipt::{CheckReceipt, GuardViolation, NoReport, Receipt, RunReceipt};
 use crate::ledger::record::{Body, Kind};
@@ -78,10 +79,25 @@ pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
     }
     let names: Vec<String> = step.evidence.iter().map(|(name, _)| name.to_string()).collect();
     let _ = writeln!(text, "  evidence    {}", names.join(", "));
-    if step.record.kind == Kind::Iteration {
-        context.ui.hint(&format!("git loop diff {} {}", found.id, step.state.iteration));
+    let mut hints = Vec::new();
+    if let Body::Iteration(body) = &step.record.body
+        && body.receipt.worker.as_ref().is_some_and(|worker| worker.failure.is_some())
+    {
+        let (name, lines) = last_words(&repo, &step);
+        for line in &lines {
+            let _ = writeln!(text, "  {name:<13} {line}");
+        }
+        if !name.is_empty() {
+            hints.push(format!("git loop show {} {} --evidence {name}", found.id, step.state.iteration));
+        }
     }
-    Ok(Reply::text(text)
+    let changed = matches!(&step.record.body, Body::Iteration(body) if body.receipt.changes.count > 0);
+    if step.record.kind == Kind::Iteration && changed {
+        hints.push(format!("git loop diff {} {}", found.id, step.state.iteration));
+    }
+    let mut reply = Reply::text(text);
+    reply.hints = hints;
+    Ok(reply
         .paged()
         .status(chain.tip.state.status.as_str())
         .field("loop", found.id.as_str())
@@ -90,6 +106,19 @@ pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
         .field("iteration", json!(step.state.iteration))
         .field("record_id", json!(step.id))
         .field("record", json!(step.record)))
+}
+
+/// The last lines of what a failed worker said: of its stderr, else of its stdout.
+fn last_words(repo: &Repo, step: &Step) -> (&'static str, Vec<String>) {
+    for name in ["worker.stderr", "worker.log"] {
+        let blob = step.evidence.iter().find(|(entry, _)| entry == name).map(|(_, id)| id.0);
+        let Some(bytes) = blob.and_then(|id| repo.read_blob(id).ok()) else { continue };
+        let lines = crate::render::line::tail(&bytes, 5);
+        if !lines.is_empty() {
+            return (name, lines);
+        }
+    }
+    ("", Vec::new())
 }
 
 fn receipt(text: &mut String, receipt: &Receipt) {
@@ -117,6 +146,9 @@ fn receipt(text: &mut String, receipt: &Receipt) {
     let cost = &receipt.cost;
     let usd = cost.usd.map_or_else(|| "unknown".to_owned(), |usd| format!("${usd}"));
     let _ = writeln!(text, "  cost        {usd}");
+    if let Some(problem) = &cost.problem {
+        let _ = writeln!(text, "              {}", one_line(problem, 200));
+    }
     let _ = writeln!(text, "  changed     {}", plural(receipt.changes.count, "path", "paths"));
     list(text, "", &receipt.changes.paths, receipt.changes.count);
     let guards = &receipt.guards;
@@ -136,7 +168,7 @@ fn receipt(text: &mut String, receipt: &Receipt) {
     match &receipt.check {
         Some(receipt) => check(text, receipt),
         None => {
-            let _ = writeln!(text, "  check       not run: the row above decides without it");
+            let _ = writeln!(text, "  check       not run: the iteration was decided without it");
         }
     }
 }

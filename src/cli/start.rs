@@ -48,8 +48,8 @@ pub fn run(context: &Context, args: &StartArgs) -> Result<Reply> {
     }
     let repo = context.repo()?;
     let tip = start(context, &repo, &args.id, args.file.as_deref(), args.base.as_deref())?;
-    context.ui.hint(&format!("git loop run {}", args.id));
     Ok(Reply::text(format!("started {}: contract {}\n", args.id, tip.id))
+        .hint(format!("git loop run {}", args.id))
         .status(tip.state.status.as_str())
         .fields(result_fields(&tip, &[])))
 }

@@ -73,6 +73,8 @@ pub struct Reply {
     pub fields: Map<String, Value>,
     /// What people read on stdout.
     pub text: String,
+    /// What to do next, said after the text.
+    pub hints: Vec<String>,
     /// Whether the text may be long enough for a pager.
     pub paged: bool,
     /// The exit code.
@@ -87,6 +89,7 @@ impl Reply {
             errors: Vec::new(),
             fields: Map::new(),
             text: text.into(),
+            hints: Vec::new(),
             paged: false,
             exit: ExitCode::OK,
         }
@@ -117,6 +120,13 @@ impl Reply {
     #[must_use]
     pub fn fields(mut self, fields: Map<String, Value>) -> Self {
         self.fields.extend(fields);
+        self
+    }
+
+    /// Names a next step, which is said after the text.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
         self
     }
 
@@ -192,13 +202,25 @@ impl Ui {
         }
     }
 
-    /// Says what to look out for, on stderr.
+    /// Says what to look out for, on stderr, unless quiet.
     pub fn warn(&self, line: &str) {
+        if self.quiet {
+            return;
+        }
         let _ = writeln!(io::stderr().lock(), "{} {line}", self.err.tone(Tone::Warn, "warning:"));
     }
 
+    /// Tells a story: on stdout, or on stderr where stdout is for JSON.
+    pub fn tell(&self, line: &str) {
+        if self.json {
+            self.say(line);
+        } else {
+            let _ = writeln!(io::stdout().lock(), "{line}");
+        }
+    }
+
     /// Names the next step, on stderr, unless quiet.
-    pub fn hint(&self, line: &str) {
+    fn hint(&self, line: &str) {
         self.say(&format!("{} {line}", self.err.tone(Tone::Dim, "hint:")));
     }
 
@@ -207,9 +229,16 @@ impl Ui {
         match result {
             Ok(reply) => {
                 if self.json {
-                    self.print(&format!("{}\n", object(&reply.status, &reply.errors, reply.fields)), false);
+                    let mut fields = reply.fields;
+                    if !reply.hints.is_empty() {
+                        fields.insert("next".to_owned(), reply.hints.clone().into());
+                    }
+                    self.print(&format!("{}\n", object(&reply.status, &reply.errors, fields)), false);
                 } else {
                     self.print(&reply.text, reply.paged);
+                }
+                for hint in &reply.hints {
+                    self.hint(hint);
                 }
                 reply.exit
             }

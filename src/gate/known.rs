@@ -5,7 +5,7 @@ use gix::ObjectId;
 use super::{Candidate, LedgerJudge, LoopContent, Standing};
 use crate::at::At;
 use crate::contract::{Class, Contract};
-use crate::error::{Result, ResultExt};
+use crate::error::{Error, Result, ResultExt};
 use crate::git::{LOOPS_PREFIX, LoopId, LoopRef, LoopRefKind, Repo};
 use crate::ledger::load::load;
 use crate::ledger::record::{Body, Record, Status};
@@ -73,10 +73,16 @@ fn content(
     }
     // Not verified: nothing of it is promoted, and every candidate that it names is watched.
     candidates.clear();
-    let unreadable = || format!("the ledger of loop `{id}` cannot be read");
+    let unreadable = |cause| {
+        Error::refused(format!("refs/loops/{id}/ledger cannot be read as a ledger, so nothing can be judged"))
+            .caused_by(cause)
+            .hint(format!(
+                "fetch it anew, or if it is none of yours: git update-ref -d refs/loops/{id}/ledger"
+            ))
+    };
     let mut base = None;
-    for record in record_ids(repo, tip).or_workspace(unreadable)? {
-        let loaded = load(repo, record).or_workspace(unreadable)?;
+    for record in record_ids(repo, tip).map_err(unreadable)? {
+        let loaded = load(repo, record).map_err(unreadable)?;
         let record = &loaded.peek().record;
         if let Body::Baseline(body) = &record.body {
             base = Some(body.base.0);

@@ -83,13 +83,13 @@ impl Verdict {
 
     /// The refusal as an error with exit code 1; `None` if the push may pass.
     pub fn error(&self) -> Option<Error> {
-        let first = self.refusals.first()?;
+        self.refusals.first()?;
         let mut message = "the push is refused".to_owned();
         for line in self.lines() {
             // Each line stands alone, so that a hook's output stays readable behind git's `remote: `.
             let _ = write!(message, "\n  {line}");
         }
-        Some(Error::refused(message).hint(format!("to unblock the first: {}", first.unblock)))
+        Some(Error::refused(message))
     }
 }
 

@@ -22,7 +22,7 @@ use crate::ledger::rederive::{
 use crate::ledger::state::Phase;
 use crate::money::MicroUsd;
 use crate::oid::Oid;
-use crate::render::line::iteration_line;
+use crate::render::line::{iteration_line, tail};
 use crate::sign::{CommitObject, Person};
 use crate::worktree::{self, BaseIgnores, LinkedWorktree, SnapshotOptions};
 
@@ -90,9 +90,18 @@ impl Session<'_> {
         let number = draft.iteration;
         (self.say)(&format!("{}: iteration {number}: worker", self.id));
         let done = self.attempt(draft, &context_text)?;
+        let kept = |name: &str| done.evidence.iter().find(|file| file.name == name);
+        let last_words = kept("worker.stderr")
+            .or_else(|| kept("worker.log"))
+            .map_or_else(Vec::new, |file| tail(&file.content, 3));
         let tip = self.record(done)?;
         if let Body::Iteration(body) = &tip.body {
             (self.say)(&format!("{}: {}", self.id, iteration_line(&self.tip.contract, &body.receipt)));
+            if body.receipt.worker.as_ref().is_some_and(|worker| worker.failure.is_some()) {
+                for line in last_words {
+                    (self.say)(&format!("{}:   worker: {line}", self.id));
+                }
+            }
         }
         Ok(())
     }

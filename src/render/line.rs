@@ -53,3 +53,17 @@ pub fn iteration_line(contract: &Contract, receipt: &Receipt) -> String {
 pub fn plural(count: u64, one: &str, many: &str) -> String {
     if count == 1 { format!("1 {one}") } else { format!("{count} {many}") }
 }
+
+/// The last `count` lines of a program's output that say anything, each cut and without what a terminal would act on.
+pub fn tail(bytes: &[u8], count: usize) -> Vec<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut lines: Vec<String> = text
+        .lines()
+        .rev()
+        .filter(|line| !line.trim().is_empty())
+        .take(count)
+        .map(|line| one_line(line, 200))
+        .collect();
+    lines.reverse();
+    lines
+}

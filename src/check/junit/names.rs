@@ -18,5 +18,6 @@ pub(super) fn stands_for_others(name: &str, classname: &str, suite: &str) -> boo
 pub(super) fn subtest_at(name: &str, file: &str) -> Option<usize> {
     let space = name.find(' ')?;
     let word = |c: char| c.is_alphanumeric() || c == '_';
-    (file.as_bytes().ends_with(b".py") && name.ends_with(')') && name[..space].chars().all(word)).then_some(space)
+    (file.as_bytes().ends_with(b".py") && name.ends_with(')') && name[..space].chars().all(word))
+        .then_some(space)
 }
