@@ -57,7 +57,7 @@ pub(super) fn detect(survey: &Survey) -> Option<Proposal> {
                 .to_owned(),
         );
     }
-    proposal.litter.push(Litter { path: "target", is_dir: true });
+    // The target folder is the preset's.
     if !survey.has("Cargo.lock") {
         proposal.litter.push(Litter { path: "Cargo.lock", is_dir: false });
     }

@@ -127,7 +127,7 @@ pub enum Verdict {
     Exit,
 }
 
-/// What a worker may leave at the top of its worktree when it builds or tests.
+/// What a worker may leave at the top of its worktree when it builds or tests, and no preset keeps out of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Litter {
     /// The path.

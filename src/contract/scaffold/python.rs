@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::survey::{Survey, as_pattern, basename, has_extension};
-use super::{Litter, ProjectKind, Proposal, ProposedCommand, Verdict};
+use super::{ProjectKind, Proposal, ProposedCommand, Verdict};
 
 /// Folders at the top that are not what is worked on.
 const NOT_CODE: [&str; 15] = [
@@ -79,7 +79,6 @@ fn pytest(survey: &Survey, found_by: &str) -> Proposal {
     );
     "the python3 of your PATH, or of the virtual environment that is active when the loop runs"
         .clone_into(&mut proposal.command_why);
-    proposal.litter.push(Litter { path: ".pytest_cache", is_dir: true });
     proposal
 }
 

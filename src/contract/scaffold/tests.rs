@@ -111,7 +111,7 @@ fn a_cargo_workspace_names_its_members_together() {
     assert_eq!(file.paths.mutable, ["cli/src/**", "crates/*/src/**"]);
     assert_eq!(file.paths.check, ["crates/*/tests/**", "Cargo.toml", "Cargo.lock", ".cargo/**"]);
     assert!(proposal.notes[0].contains("harness = false"));
-    assert_eq!(proposal.litter, [Litter { path: "target", is_dir: true }]);
+    assert_eq!(proposal.litter, []);
 }
 
 const PYTHON: &[(&str, &str)] = &[
