@@ -78,7 +78,7 @@ fn story(env: &TestEnv, id: &str, iterations: u32) -> String {
 
 // ----- cargo ---------------------------------------------------------------------------------------------------------
 
-const CRATE: &str = r#"//! Three functions, two of them wrong.
+const CRATE: &str = r"//! Three functions, two of them wrong.
 
 /// The sum.
 pub fn add(a: i32, b: i32) -> i32 {
@@ -102,7 +102,7 @@ mod tests {
         assert_eq!(super::add(2, 3), 5);
     }
 }
-"#;
+";
 
 const CRATE_TESTS: &str = r#"#[test]
 fn the_larger_one() {
@@ -152,7 +152,7 @@ fn tiny_crate(env: &TestEnv) -> bool {
     output.code == 0
 }
 
-fn crate_terms<'a>(rest: &'a str) -> Terms<'a> {
+fn crate_terms(rest: &str) -> Terms<'_> {
     Terms {
         check_paths: "[\"tests/**\", \"Cargo.*\"]",
         worker: CRATE_WORKER,

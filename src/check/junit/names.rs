@@ -1,5 +1,7 @@
 //! What the names of test cases tell that their elements do not.
 
+use std::path::Path;
+
 /// Whether a failed test case of this name is what a runner writes in place of tests that it could not load or set up.
 pub(super) fn stands_for_others(name: &str, classname: &str, suite: &str) -> bool {
     // unittest, by whatever writer: a module that cannot be imported, a fixture of a class or a module.
@@ -18,5 +20,6 @@ pub(super) fn stands_for_others(name: &str, classname: &str, suite: &str) -> boo
 pub(super) fn subtest_at(name: &str, file: &str) -> Option<usize> {
     let space = name.find(' ')?;
     let word = |c: char| c.is_alphanumeric() || c == '_';
-    (file.ends_with(".py") && name.ends_with(')') && name[..space].chars().all(word)).then_some(space)
+    let python = Path::new(file).extension().is_some_and(|extension| extension == "py");
+    (python && name.ends_with(')') && name[..space].chars().all(word)).then_some(space)
 }
