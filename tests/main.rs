@@ -2,6 +2,7 @@
 
 mod support;
 
+mod attacks;
 mod bad_input;
 mod docs;
 

@@ -9,7 +9,7 @@ use crate::support::{TestEnv, tool};
 
 /// One record commit, taken apart so that any piece can be changed and the rest put together with stock git.
 #[derive(Clone)]
-struct Forge {
+pub struct Forge {
     files: BTreeMap<String, (String, Vec<u8>)>,
     parents: Vec<String>,
     message: String,
@@ -19,7 +19,7 @@ struct Forge {
 }
 
 impl Forge {
-    fn read(env: &TestEnv, commit: &str) -> Self {
+    pub fn read(env: &TestEnv, commit: &str) -> Self {
         let mut files = BTreeMap::new();
         for line in env.git(&["ls-tree", "-r", commit]).lines() {
             let (meta, path) = line.split_once('\t').unwrap();
@@ -53,7 +53,7 @@ impl Forge {
     }
 
     /// Changes `record.json` at a JSON pointer.
-    fn record(mut self, pointer: &str, value: Value) -> Self {
+    pub fn record(mut self, pointer: &str, value: Value) -> Self {
         let mut record = self.json("record.json");
         *record.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = value;
         self.set_json("record.json", &record);
@@ -81,7 +81,7 @@ impl Forge {
     }
 
     /// Puts it together with `git hash-object`, an index of its own and `git commit-tree -S`.
-    fn commit(&self, env: &TestEnv) -> String {
+    pub fn commit(&self, env: &TestEnv) -> String {
         let index = env.root().join("forge.index");
         let _ = std::fs::remove_file(&index);
         for (path, (mode, content)) in &self.files {
@@ -123,7 +123,7 @@ impl Forge {
 }
 
 /// A converged loop `fix`; its ledger's records, the contract's first.
-fn converged(env: &TestEnv) -> Vec<String> {
+pub fn converged(env: &TestEnv) -> Vec<String> {
     numbers(env, HONEST, "");
     env.git_loop(&["run", "fix"]).expect_code(10);
     let list = env.git(&["rev-list", "--first-parent", "--reverse", "refs/loops/fix/ledger"]);
@@ -131,7 +131,7 @@ fn converged(env: &TestEnv) -> Vec<String> {
 }
 
 #[track_caller]
-fn refused(env: &TestEnv, what: &str, forged: &str, needle: &str) {
+pub fn refused(env: &TestEnv, what: &str, forged: &str, needle: &str) {
     env.git(&["update-ref", "refs/loops/fix/ledger", forged]);
     let output = env.git_loop(&["verify", "fix"]);
     assert_eq!(output.code, 20, "{what}: {output:?}");

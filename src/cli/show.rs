@@ -192,6 +192,8 @@ fn check(text: &mut String, check: &CheckReceipt) {
             match why {
                 NoReport::NotWritten => "the check wrote none",
                 NoReport::TooLarge => "it is larger than what is kept",
+                NoReport::FrozenChanged =>
+                    "a frozen file was changed while the check ran, so what it said counts for nothing",
                 NoReport::Planted =>
                     "the file was there before the check ran, so it says nothing about this run",
             }

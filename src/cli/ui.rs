@@ -1,11 +1,13 @@
 //! Streams, colour and the pager. Data goes to stdout; status, hints and errors go to stderr.
 
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::process::{Command, Stdio};
 
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Kind};
+use crate::escape::escape_terminal;
 use crate::exit::ExitCode;
 use crate::host::HostEnv;
 
@@ -198,7 +200,7 @@ impl Ui {
     /// Says what is going on, on stderr, unless quiet.
     pub fn say(&self, line: &str) {
         if !self.quiet {
-            let _ = writeln!(io::stderr().lock(), "{line}");
+            let _ = writeln!(io::stderr().lock(), "{}", shown(line));
         }
     }
 
@@ -207,7 +209,7 @@ impl Ui {
         if self.quiet {
             return;
         }
-        let _ = writeln!(io::stderr().lock(), "{} {line}", self.err.tone(Tone::Warn, "warning:"));
+        let _ = writeln!(io::stderr().lock(), "{} {}", self.err.tone(Tone::Warn, "warning:"), shown(line));
     }
 
     /// Tells a story: on stdout, or on stderr where stdout is for JSON.
@@ -215,7 +217,7 @@ impl Ui {
         if self.json {
             self.say(line);
         } else {
-            let _ = writeln!(io::stdout().lock(), "{line}");
+            let _ = writeln!(io::stdout().lock(), "{}", shown(line));
         }
     }
 
@@ -235,7 +237,7 @@ impl Ui {
                     }
                     self.print(&format!("{}\n", object(&reply.status, &reply.errors, fields)), false);
                 } else {
-                    self.print(&reply.text, reply.paged);
+                    self.print(&shown(&reply.text), reply.paged);
                 }
                 for hint in &reply.hints {
                     self.hint(hint);
@@ -251,9 +253,9 @@ impl Ui {
 
     fn error(&self, error: &Error) {
         let mut err = io::stderr().lock();
-        let _ = writeln!(err, "{} {}", self.err.tone(Tone::Bad, "error:"), error.chain());
+        let _ = writeln!(err, "{} {}", self.err.tone(Tone::Bad, "error:"), shown(&error.chain()));
         for hint in error.hints() {
-            let _ = writeln!(err, "{} {hint}", self.err.tone(Tone::Dim, "hint:"));
+            let _ = writeln!(err, "{} {}", self.err.tone(Tone::Dim, "hint:"), shown(hint));
         }
         drop(err);
         if self.json {
@@ -290,7 +292,38 @@ fn object(status: &str, errors: &[Value], fields: Map<String, Value>) -> String 
     all.insert("status".to_owned(), status.into());
     all.insert("errors".to_owned(), errors.to_vec().into());
     all.extend(fields);
-    serde_json::to_string_pretty(&Value::Object(all)).expect("JSON values serialize")
+    let text = serde_json::to_string_pretty(&Value::Object(all)).expect("JSON values serialize");
+    // Outside of strings JSON is plain; inside of them what a terminal would act on is escaped, and means the same.
+    text.chars().fold(String::with_capacity(text.len()), |mut safe, c| {
+        let acts = ('\u{7f}'..='\u{9f}').contains(&c)
+            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if acts {
+            let _ = write!(safe, "\\u{:04x}", u32::from(c));
+        } else {
+            safe.push(c);
+        }
+        safe
+    })
+}
+
+/// Text as it may be written on a terminal: everything that a terminal would act on is escaped, but the few colours
+/// that [`Paint`] uses. The last line of defence; whoever shows foreign text on one line escapes it before.
+fn shown(text: &str) -> String {
+    const OURS: [&str; 6] = ["\x1b[32m", "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[1m", "\x1b[0m"];
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\x1b') {
+        safe.push_str(&escape_terminal(&rest[..at]));
+        let code = OURS.iter().find(|code| rest[at..].starts_with(**code));
+        let taken = code.map_or("\x1b", |code| code);
+        match code {
+            Some(code) => safe.push_str(code),
+            None => safe.push_str(&escape_terminal(taken)),
+        }
+        rest = &rest[at + taken.len()..];
+    }
+    safe.push_str(&escape_terminal(rest));
+    safe
 }
 
 fn page(pager: &str, text: &str) -> io::Result<()> {

@@ -170,10 +170,10 @@ pub struct Limits {
     #[schemars(range(min = 1, max = 20))]
     pub no_progress: u32,
     /// In how many iterations one and the same test may regress.
-    #[schemars(range(min = 1, max = 20))]
+    #[schemars(range(min = 1, max = 20), extend("x-built" = [2]))]
     pub regression_limit: u32,
     /// How often the set of failing tests may come back to an earlier one.
-    #[schemars(range(min = 1, max = 20))]
+    #[schemars(range(min = 1, max = 20), extend("x-built" = [2]))]
     pub oscillation_limit: u32,
     /// How many standard deviations above the mean of the costs before it make a cost an anomaly.
     #[serde(skip_serializing_if = "Option::is_none")]

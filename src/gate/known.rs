@@ -36,10 +36,12 @@ pub fn known_loops(repo: &Repo, trust: Option<&TrustRoot>) -> Result<Vec<LoopCon
     Ok(loops)
 }
 
-/// Whether the contract that the tip carries says `lasting_code`. What cannot be read is taken for it: fail closed.
+/// Whether the contract that the ledger began with says `lasting_code`: a later record, which anybody may have put on
+/// top, could carry another. What cannot be read is taken for it: fail closed.
 fn is_lasting(repo: &Repo, tip: ObjectId) -> bool {
-    let contract = load(repo, tip)
-        .ok()
+    let root = record_ids(repo, tip).ok().and_then(|ids| ids.first().copied());
+    let contract = root
+        .and_then(|root| load(repo, root).ok())
         .and_then(|loaded| repo.read_blob(loaded.peek().contract_blob.0).ok())
         .and_then(|bytes| Contract::from_bytes(&bytes).ok());
     contract.is_none_or(|contract| contract.class == Class::LastingCode)
@@ -82,7 +84,8 @@ fn content(
     };
     let mut base = None;
     for record in record_ids(repo, tip).map_err(unreadable)? {
-        let loaded = load(repo, record).map_err(unreadable)?;
+        // What is no record names no candidate; the ones before it still do.
+        let Ok(loaded) = load(repo, record) else { continue };
         let record = &loaded.peek().record;
         if let Body::Baseline(body) = &record.body {
             base = Some(body.base.0);

@@ -179,7 +179,8 @@ mod tests {
         assert_eq!(
             refusal("refs/heads/x", 1).to_string(),
             "refs/heads/x: loop fix: src/1.rs in 000000000000: it has the content of iteration 3 (000000000000), \
-             which is not promoted; unblock: git loop promote fix, after its review; or leave that commit out of the push"
+             which is not promoted; unblock: leave that commit out of the push; fix is lasting_code, which this \
+             version cannot promote yet"
         );
         let json = serde_json::to_value(refusal("refs/heads/x", 1)).unwrap();
         assert_eq!(json["code"], "unpromoted_content");

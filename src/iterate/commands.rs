@@ -16,13 +16,14 @@ use crate::check::{Format, MAX_REPORT};
 use crate::contract::{CommandLine, NetworkTerms, Preset};
 use crate::error::{Error, Result, ResultExt};
 use crate::ledger::append::EvidenceFile;
-use crate::ledger::observe::{Capture, has_metric_source};
+use crate::ledger::observe::{Capture, blob_id, has_metric_source};
 use crate::ledger::receipt::{CostBasis, CostReceipt, NoReport, RunReceipt, WorkerReceipt};
+use crate::ledger::rederive::NOT_STARTED;
 use crate::oid::Oid;
 use crate::sandbox::environment::{self, Home, Request};
 use crate::sandbox::toolchain::{self, Toolchain};
 use crate::sandbox::{
-    self, Adapter, Captured, Command, Ended, Enforcement, Exit, Network, Outcome, Policy, SandboxError, shell,
+    self, Captured, Command, Ended, Enforcement, Exit, Network, Outcome, Policy, SandboxError, shell,
 };
 use crate::worker::usage::{self, Basis, UsageKind};
 use crate::worktree::{self, CheckoutOptions, LinkedWorktree, WarmLayers};
@@ -65,11 +66,6 @@ impl Capture {
 }
 
 impl Session<'_> {
-    /// Whether the adapter keeps a worker out of the repository, so that nothing there can be tampered with.
-    pub(super) fn closes_repository(&self) -> bool {
-        self.adapter == Adapter::Landlock
-    }
-
     /// Runs the worker once in `place`.
     pub(super) fn run_worker(
         &self,
@@ -147,7 +143,11 @@ impl Session<'_> {
             Err(error) => return Err(error.into()),
         };
         let receipt = run_receipt(&argv, &outcome, is_deadline);
-        let report = self.redact(read_capped(&evidence_file, MAX_EVIDENCE).unwrap_or_default());
+        let report = self.redact(
+            read_capped(&evidence_file, MAX_EVIDENCE)
+                .filter(|_| is_plain(scratch.path(), "io/evidence.json"))
+                .unwrap_or_default(),
+        );
         let kind = UsageKind::parse_name(usage_name(worker.usage))?;
         let stdout = outcome.stdout.whole.as_deref().unwrap_or_default();
         let usage =
@@ -265,6 +265,11 @@ impl Session<'_> {
             self.keep_warm(linked.path())?;
         }
         let interrupted = outcome.ended == Ended::Interrupted;
+        let capture = match self.changed_frozen(linked.path())? {
+            None => capture,
+            // What judges was not what was frozen any more: a program under test had written to it.
+            Some(_) => Capture { report: None, no_report: Some(NoReport::FrozenChanged), ..capture },
+        };
         let mut evidence = Vec::new();
         // Where the report is the output, it is kept whole already.
         if capture.report.is_none() || report_path.is_some() {
@@ -275,6 +280,21 @@ impl Session<'_> {
         }
         linked.remove()?;
         Ok(CheckRun { receipt, capture, enforced: Some(outcome.enforced), evidence, interrupted })
+    }
+
+    /// A frozen path that is not what was frozen any more, in the worktree of a check that has run.
+    fn changed_frozen(&self, place: &Path) -> Result<Option<BString>> {
+        for entry in &self.guards.frozen.entries {
+            let hash = self.repo.hash_kind();
+            let is_same = |bytes: Vec<u8>| blob_id(hash, &bytes).0 == entry.id;
+            // A path that is no UTF-8 is not walked part by part: its content still counts.
+            let Ok(path) = gix::path::from_bstring(entry.path.clone()) else { continue };
+            let plain = path.to_str().is_none_or(|path| is_plain(place, path));
+            if !plain || !fs::read(place.join(&path)).is_ok_and(is_same) {
+                return Ok(Some(entry.path.clone()));
+            }
+        }
+        Ok(None)
     }
 
     /// What the verdict is read from.
@@ -484,7 +504,7 @@ impl Session<'_> {
         }
         for folder in &self.tip.contract.worktree.warm {
             let (from, to) = (place.join(folder), unfinished.join(folder));
-            if !from.is_dir() {
+            if !is_plain(place, folder) || !from.is_dir() {
                 continue;
             }
             if let Some(parent) = to.parent() {
@@ -508,7 +528,10 @@ impl Session<'_> {
     /// Removes the warm folders from a worker's worktree: they are no part of a candidate.
     pub(super) fn remove_warm(&self, place: &Path) -> Result<()> {
         for folder in &self.tip.contract.worktree.warm {
-            worktree::remove_all(&place.join(folder))?;
+            // A worker may have put a link on the way; what it leads to is not ours to remove.
+            if is_plain(place, folder) {
+                worktree::remove_all(&place.join(folder))?;
+            }
         }
         Ok(())
     }
@@ -609,12 +632,22 @@ fn run_receipt(argv: &[OsString], outcome: &Outcome, is_deadline: bool) -> RunRe
 fn not_started(argv: &[OsString]) -> RunReceipt {
     RunReceipt {
         command: argv.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        exit_code: Some(127),
+        exit_code: Some(NOT_STARTED),
         signal: None,
         ended: "itself".to_owned(),
         duration_ms: 0,
         survivors: 0,
     }
+}
+
+/// Whether nothing on the way from `place` to `path`, `path` itself included, is a symbolic link. Whoever could put one
+/// there has ended.
+fn is_plain(place: &Path, path: &str) -> bool {
+    let mut current = place.to_path_buf();
+    path.split('/').filter(|part| !part.is_empty()).all(|part| {
+        current.push(part);
+        fs::symlink_metadata(&current).map_or(true, |meta| !meta.is_symlink())
+    })
 }
 
 /// Whether a program is named by a path in the worktree.

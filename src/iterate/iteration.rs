@@ -156,9 +156,10 @@ impl Session<'_> {
         self.open_history(&linked, draft.base, &manifest)?;
         self.copy_warm(linked.path())?;
 
-        let watched = if self.closes_repository() { None } else { Some(tamper::look(repo, self.id.refs())?) };
+        let before = tamper::look(repo, self.id.refs())?;
         let run = self.run_worker(&draft, linked.path(), &scratch, context_text)?;
-        if let Some(before) = watched {
+        // Where the repository was not even there for the worker, what changed in it is somebody else's doing.
+        if !run.enforced.is_some_and(|enforced| enforced.filesystem && enforced.private_root) {
             draft.guards.tampered = before.differences(&tamper::look(repo, self.id.refs())?, repo);
         }
         let WorkerRun { receipt, usage, enforced, evidence, interrupted } = run;

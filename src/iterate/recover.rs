@@ -22,6 +22,9 @@ impl Session<'_> {
         if self.tip.state.checkpoint.is_some() {
             self.close_open_iteration()?;
         }
+        if let Some(due) = self.tip.state.due_halt.clone() {
+            self.halt(due.by, due.halt_reason, &due.reason)?;
+        }
         self.repair_head()
     }
 

@@ -243,6 +243,8 @@ pub enum NoReport {
     TooLarge,
     /// The file was there before the check ran.
     Planted,
+    /// A frozen file was changed while the check ran, so what it said counts for nothing.
+    FrozenChanged,
 }
 
 /// How many tests had which outcome.
