@@ -128,8 +128,7 @@ impl Grants {
             ));
         }
         self.links.extend(links);
-        // These two are made anew for each command.
-        if !real.starts_with("/proc") && !real.starts_with("/dev") {
+        if !made_anew(&real) {
             *self.paths.entry(real.clone()).or_default() |= write;
         }
         Ok(real)
@@ -171,6 +170,13 @@ impl Grants {
         let under_etc = self.paths.get(Path::new("/etc")) == Some(&false);
         all.iter().filter(|path| under_etc && !asked(path)).cloned().collect()
     }
+}
+
+/// Whether a path lies in what each command gets its own of, and cannot be granted. A folder in shared memory can, as one in `/tmp` can:
+/// it is mounted on the command's own.
+fn made_anew(path: &Path) -> bool {
+    let shared = path.strip_prefix("/dev/shm").is_ok_and(|below| below.parent().is_some());
+    path.starts_with("/proc") || (path.starts_with("/dev") && !shared)
 }
 
 /// Collects files that the world cannot read and folders that it cannot enter.
@@ -272,7 +278,7 @@ pub(super) fn plan(grants: &Grants) -> Option<RootPlan> {
     for (path, target) in &grants.links {
         // Below a granted folder the link is there already; on the way to one it may be a folder by now.
         let taken = grants.inside(path) || grants.paths.contains_key(path) || making.dirs.contains(path);
-        if !taken && !path.starts_with("/proc") && !path.starts_with("/dev") {
+        if !taken && !made_anew(path) {
             making.link(path, target);
         }
     }
