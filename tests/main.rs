@@ -7,6 +7,7 @@ mod docs;
 
 mod demo;
 mod gate;
+mod interrupt;
 mod isolation;
 mod loops;
 mod places;

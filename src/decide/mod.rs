@@ -247,16 +247,16 @@ fn row(contract: &Contract, state: &State, evidence: &Evidence) -> (Row, Outcome
 
 /// Rows 1 to 6, which need no check.
 fn guard_row(contract: &Contract, state: &State, evidence: &Evidence) -> Option<(Row, Outcome)> {
+    // Tampering always blocks, also in an iteration that was interrupted; what a contract may soften are paths.
+    if evidence.tampered > 0 {
+        let drifted = evidence.drifted > 0 && !evidence.abandoned;
+        return Some((if drifted { Row::VerifierDrift } else { Row::BlockedPathModified }, Outcome::Blocked));
+    }
     if evidence.abandoned {
         return Some((Row::Abandoned, Outcome::Reject));
     }
-    // Tampering always blocks; what a contract may soften are paths.
-    if evidence.tampered > 0 && evidence.drifted == 0 {
-        return Some((Row::BlockedPathModified, Outcome::Blocked));
-    }
     if evidence.drifted > 0 {
-        let outcome = if evidence.tampered > 0 { Outcome::Blocked } else { violation(contract) };
-        return Some((Row::VerifierDrift, outcome));
+        return Some((Row::VerifierDrift, violation(contract)));
     }
     if evidence.blocked_paths > 0 {
         return Some((Row::BlockedPathModified, violation(contract)));

@@ -4,7 +4,7 @@ use super::session::{Session, halt_body};
 use crate::decide::target_met;
 use crate::error::Result;
 use crate::exit::HaltReason;
-use crate::ledger::append::{EvidenceFile, draft, publish};
+use crate::ledger::append::{EvidenceFile, draft};
 use crate::ledger::observe::{Compared, Observed, observe};
 use crate::ledger::receipt::SandboxReceipt;
 use crate::ledger::record::{BaselineBody, Body, HaltedBy, Role};
@@ -19,12 +19,12 @@ pub(super) struct Measured {
 
 impl Session<'_> {
     /// Runs the check on the base once.
-    pub(super) fn measure_base(&self) -> Result<Measured> {
+    pub(super) fn measure_base(&self) -> Result<Option<Measured>> {
         let contract = &self.tip.contract;
         let base = contract.base;
         let run = self.run_check("baseline", base.tree, base.commit, self.repo.gix())?;
         if run.interrupted {
-            return Err(self.interrupt.error("the baseline"));
+            return Ok(None);
         }
         let observed = observe(
             contract,
@@ -41,14 +41,17 @@ impl Session<'_> {
             .evidence
             .metric
             .is_some_and(|metric| target_met(contract, metric, observed.evidence.passing));
-        let sandbox = SandboxReceipt { worker: None, check: Some(run.enforced) };
-        Ok(Measured { observed, sandbox, evidence, target_met })
+        let sandbox = SandboxReceipt { worker: None, check: run.enforced };
+        Ok(Some(Measured { observed, sandbox, evidence, target_met }))
     }
 
-    /// Measures the base and records it. A base that meets the target already halts the loop.
-    pub(super) fn baseline(&mut self) -> Result<()> {
+    /// Measures the base and records it. A base that meets the target already halts the loop. False if it was
+    /// interrupted; nothing is recorded then.
+    pub(super) fn baseline(&mut self) -> Result<bool> {
         (self.say)(&format!("{}: baseline: check", self.id));
-        let Measured { observed, sandbox, evidence, target_met } = self.measure_base()?;
+        let Some(Measured { observed, sandbox, evidence, target_met }) = self.measure_base()? else {
+            return Ok(false);
+        };
         let metric = observed.receipt.metric;
         let problem = observed.receipt.problem.clone();
         let base = self.tip.contract.base.commit;
@@ -68,7 +71,7 @@ impl Session<'_> {
                 halt_body(&tip, HaltedBy::Baseline, HaltReason::NoActionableTasks, "target_already_met");
             tip = draft(self.repo, &self.author, &tip, Role::Runner, |_| Body::Halt(halt), Vec::new(), now)?;
         }
-        publish(self.repo, self.id.refs(), Some(self.tip.id), &tip, Vec::new(), "loop: baseline")?;
+        self.publish(&tip, Vec::new(), "loop: baseline")?;
         self.tip = tip;
         let name = &self.tip.contract.metric.name;
         match (metric, problem) {
@@ -82,6 +85,6 @@ impl Session<'_> {
                 problem.as_deref().unwrap_or("the check gave none")
             )),
         }
-        Ok(())
+        Ok(true)
     }
 }

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gix::bstr::BString;
+use gix::objs::tree::EntryKind;
 
 use super::iteration::{Draft, enforced};
 use super::places::Scratch;
@@ -20,7 +21,9 @@ use crate::ledger::receipt::{CostBasis, CostReceipt, Enforced, NoReport, RunRece
 use crate::oid::Oid;
 use crate::sandbox::environment::{self, Home, Request};
 use crate::sandbox::toolchain::{self, Toolchain};
-use crate::sandbox::{self, Adapter, Captured, Command, Ended, Exit, Network, Outcome, Policy, shell};
+use crate::sandbox::{
+    self, Adapter, Captured, Command, Ended, Exit, Network, Outcome, Policy, SandboxError, shell,
+};
 use crate::worker::usage::{self, Basis, UsageKind};
 use crate::worktree::{self, CheckoutOptions, LinkedWorktree, WarmLayers};
 
@@ -34,7 +37,7 @@ const SOURCE_DATE_EPOCH: i64 = 946_684_800;
 pub(super) struct WorkerRun {
     pub receipt: WorkerReceipt,
     pub usage: CostReceipt,
-    pub enforced: Enforced,
+    pub enforced: Option<Enforced>,
     pub evidence: Vec<EvidenceFile>,
     pub interrupted: bool,
 }
@@ -43,7 +46,7 @@ pub(super) struct WorkerRun {
 pub(super) struct CheckRun {
     pub receipt: RunReceipt,
     pub capture: Capture,
-    pub enforced: Enforced,
+    pub enforced: Option<Enforced>,
     pub evidence: Vec<EvidenceFile>,
     pub interrupted: bool,
 }
@@ -120,7 +123,25 @@ impl Session<'_> {
             writable: vec![place.to_path_buf(), scratch.path().to_path_buf()],
             readable,
         };
-        let outcome = sandbox::run(&command, &policy, self.interrupt.flag())?;
+        let outcome = match sandbox::run(&command, &policy, self.interrupt.flag()) {
+            Ok(outcome) => outcome,
+            Err(error @ (SandboxError::ProgramNotFound { .. } | SandboxError::Exec { .. })) => {
+                let receipt = not_started(&argv);
+                return Ok(WorkerRun {
+                    receipt: WorkerReceipt {
+                        agent: worker.agent.clone(),
+                        run: receipt,
+                        failure: Some(error.to_string()),
+                        summary: None,
+                    },
+                    usage: cost_receipt(usage::parse(UsageKind::None, b"", None)),
+                    enforced: None,
+                    evidence: Vec::new(),
+                    interrupted: false,
+                });
+            }
+            Err(error) => return Err(error.into()),
+        };
         let receipt = run_receipt(&argv, &outcome, is_deadline);
         let report = self.redact(read_capped(&evidence_file, MAX_EVIDENCE).unwrap_or_default());
         let kind = UsageKind::parse_name(usage_name(worker.usage))?;
@@ -141,7 +162,7 @@ impl Session<'_> {
         Ok(WorkerRun {
             receipt: WorkerReceipt { agent: worker.agent.clone(), run: receipt, failure, summary },
             usage,
-            enforced: enforced(&outcome.enforced)?,
+            enforced: Some(enforced(&outcome.enforced)?),
             evidence,
             interrupted: outcome.ended == Ended::Interrupted,
         })
@@ -211,7 +232,21 @@ impl Session<'_> {
             writable: vec![linked.path().to_path_buf(), scratch.path().to_path_buf()],
             readable,
         };
-        let outcome = sandbox::run(&command, &policy, self.interrupt.flag())?;
+        let outcome = match sandbox::run(&command, &policy, self.interrupt.flag()) {
+            Ok(outcome) => outcome,
+            Err(SandboxError::ProgramNotFound { .. } | SandboxError::Exec { .. }) => {
+                linked.remove()?;
+                let no_report = Some(NoReport::NotWritten);
+                return Ok(CheckRun {
+                    receipt: not_started(&argv),
+                    capture: Capture { no_report, ..Capture::default() },
+                    enforced: None,
+                    evidence: Vec::new(),
+                    interrupted: false,
+                });
+            }
+            Err(error) => return Err(error.into()),
+        };
         let receipt = run_receipt(&argv, &outcome, is_deadline);
         let capture = self.capture(&outcome, report_path.as_deref(), planted);
         if building_warm && outcome.ended == Ended::Itself {
@@ -227,7 +262,7 @@ impl Session<'_> {
             evidence.push(self.kept("check.stderr", &outcome.stderr));
         }
         linked.remove()?;
-        Ok(CheckRun { receipt, capture, enforced: enforced(&outcome.enforced)?, evidence, interrupted })
+        Ok(CheckRun { receipt, capture, enforced: Some(enforced(&outcome.enforced)?), evidence, interrupted })
     }
 
     /// What the verdict is read from.
@@ -251,12 +286,33 @@ impl Session<'_> {
     }
 
     /// Fails if the program of a command cannot be found, before anything is recorded.
-    pub(super) fn command_line(&self, command: &CommandLine, worker: bool) -> Result<()> {
+    pub(super) fn command_line(&self, command: &CommandLine, worker: bool, green: Oid) -> Result<()> {
         let mut toolchain = self.toolchain()?;
         if worker {
             toolchain.path_dirs.extend(self.user_path());
         }
         let what = if worker { "worker" } else { "check" };
+        if let CommandLine::Exec(words) = command
+            && let Some(script) = words.first().filter(|word| is_relative(word))
+        {
+            let unreadable = || format!("green {green} cannot be read");
+            let tree = self.repo.commit_tree(green.0).or_workspace(unreadable)?;
+            let path = script.trim_start_matches("./");
+            let entry = self.repo.entry_at(tree, path.into()).or_workspace(unreadable)?;
+            return match entry.map(|entry| entry.mode) {
+                Some(EntryKind::BlobExecutable | EntryKind::Link) => Ok(()),
+                Some(_) => Err(Error::workspace(format!(
+                    "the {what}'s program {script} is not executable in {green}"
+                ))
+                .hint(format!(
+                    "git update-index --chmod=+x {path}, commit it, or run it with its interpreter"
+                ))),
+                None => Err(Error::workspace(format!(
+                    "the {what}'s program {script} is not in the tree of {green}"
+                ))
+                .hint("commit it, or name a program outside the repository by its absolute path")),
+            };
+        }
         Self::argv(command, &search_dirs(&toolchain), &self.places.worktrees, what).map(|_| ())
     }
 
@@ -267,10 +323,8 @@ impl Session<'_> {
             CommandLine::Exec(words) => {
                 let mut argv: Vec<OsString> = words.iter().map(OsString::from).collect();
                 let program = argv.first().cloned().unwrap_or_default();
-                let relative =
-                    words.first().is_some_and(|word| word.contains('/') && !Path::new(word).is_absolute());
-                if relative {
-                    // A script of the repository; whether it is there is seen when it is run.
+                if words.first().is_some_and(|word| is_relative(word)) {
+                    // A script of the repository: there in the base when the session was opened.
                     return Ok(argv);
                 }
                 match shell::resolve_program(&program, dirs, place) {
@@ -455,6 +509,23 @@ fn run_receipt(argv: &[OsString], outcome: &Outcome, is_deadline: bool) -> RunRe
         duration_ms: u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
         survivors: outcome.survivors,
     }
+}
+
+/// The receipt of a command that could not be started: what a shell says of it.
+fn not_started(argv: &[OsString]) -> RunReceipt {
+    RunReceipt {
+        command: argv.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
+        exit_code: Some(127),
+        signal: None,
+        ended: "itself".to_owned(),
+        duration_ms: 0,
+        survivors: 0,
+    }
+}
+
+/// Whether a program is named by a path in the worktree.
+fn is_relative(word: &str) -> bool {
+    word.contains('/') && !Path::new(word).is_absolute()
 }
 
 /// Why a worker's run counts as failed.

@@ -54,6 +54,13 @@ impl Interrupt {
         self.flag.store(true, Ordering::SeqCst);
     }
 
+    /// Takes it back, unless a signal set it.
+    pub fn clear_unless_signalled(&self) {
+        if self.signal().is_none() {
+            self.flag.store(false, Ordering::SeqCst);
+        }
+    }
+
     /// The signal that set it.
     pub fn signal(&self) -> Option<i32> {
         match self.signal.load(Ordering::SeqCst) {

@@ -9,7 +9,7 @@ use super::tamper;
 use crate::decide;
 use crate::error::{Error, Kind, Result, ResultExt};
 use crate::git::{Durability, Expect};
-use crate::ledger::append::{EvidenceFile, Move, Tip, draft, publish, write_signed};
+use crate::ledger::append::{EvidenceFile, Move, Tip, draft, write_signed};
 use crate::ledger::observe::{Compared, observe};
 use crate::ledger::receipt::{
     ChangesReceipt, CheckReceipt, ContextEntry, CostBasis, CostReceipt, Enforced, GuardViolation,
@@ -155,7 +155,7 @@ impl Session<'_> {
         let WorkerRun { receipt, usage, enforced, evidence, interrupted } = run;
         draft.worker = Some(receipt);
         draft.cost = usage;
-        draft.sandbox.worker = Some(enforced);
+        draft.sandbox.worker = enforced;
         draft.evidence.extend(evidence);
         draft.evidence.push(EvidenceFile::whole("context.md", context_text.as_bytes().to_vec()));
         self.journal(&draft)?;
@@ -200,7 +200,7 @@ impl Session<'_> {
             .or_internal(|| "the tree of the check cannot be made".to_owned())?;
         (self.say)(&format!("{}: iteration {}: check", self.id, draft.iteration));
         let run = self.run_check(&draft.environment_id, check_tree, draft.base, &trees)?;
-        draft.sandbox.check = Some(run.enforced.clone());
+        draft.sandbox.check.clone_from(&run.enforced);
         if run.interrupted {
             return Ok(self.abandon(draft, "interrupted while the check ran"));
         }
@@ -375,7 +375,7 @@ impl Session<'_> {
             moves.push(Move { name: notes, expect, to: Oid(to) });
         }
         let why = format!("loop: iteration {}", draft.iteration);
-        publish(self.repo, self.id.refs(), Some(self.tip.id), &tip, moves, &why)?;
+        self.publish(&tip, moves, &why)?;
         self.tip = tip;
         self.forget_journal(&draft.environment_id);
         Ok(record)
@@ -395,6 +395,7 @@ impl Session<'_> {
         match extension {
             Some(tip) if self.is_extension(&tip) => {
                 self.tip = tip;
+                self.expected.only(self.tip.id);
                 if self.tip.state.phase == Phase::Halted && draft.abandoned.is_none() {
                     draft.abandoned = Some("an operator stopped the loop".to_owned());
                     draft.facts.abandoned = true;
@@ -432,7 +433,7 @@ impl Session<'_> {
     }
 
     /// Whether `tip` continues our ledger: ours is among its records.
-    fn is_extension(&self, tip: &Tip) -> bool {
+    pub(super) fn is_extension(&self, tip: &Tip) -> bool {
         crate::ledger::verify::record_ids(self.repo, tip.id.0)
             .is_ok_and(|ids| ids.iter().any(|id| Oid(*id) == self.tip.id))
     }

@@ -10,7 +10,7 @@
 //! | [`context`] | what a worker is given to read |
 //! | [`tamper`] | what a worker must leave alone besides files |
 //! | `recover` | what a dead runner left: closed, repaired, reclaimed |
-//! | [`interrupt`] | Ctrl-C, SIGTERM and an operator's stop |
+//! | [`interrupt`], `watch` | Ctrl-C, SIGTERM and an operator's stop |
 
 mod baseline;
 mod commands;
@@ -22,5 +22,6 @@ mod recover;
 pub mod session;
 pub mod start;
 pub mod tamper;
+mod watch;
 
 pub use session::{RunEnd, Session, SessionOptions};

@@ -27,7 +27,7 @@ impl Session<'_> {
 
     /// Records the open iteration as abandoned. Its candidate is read from `head` before `head` is repaired, and kept
     /// only if it is ours.
-    fn close_open_iteration(&mut self) -> Result<()> {
+    pub(super) fn close_open_iteration(&mut self) -> Result<()> {
         let Some(open) = self.tip.state.checkpoint.clone() else { return Ok(()) };
         let checkpoint = open.record.unwrap_or(self.tip.id);
         let mut draft = Draft::new(checkpoint, open.iteration, open.environment_id.clone(), open.base);

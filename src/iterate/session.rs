@@ -10,7 +10,7 @@ use crate::git::LoopId;
 use crate::git::LoopLock;
 use crate::git::Repo;
 use crate::host::HostEnv;
-use crate::ledger::append::{Author, Tip, draft, publish};
+use crate::ledger::append::{Author, Move, Tip, draft, publish};
 use crate::ledger::fold::status_of;
 use crate::ledger::load::load;
 use crate::ledger::receipt::Receipt;
@@ -26,6 +26,7 @@ use crate::worktree::{LinkedWorktree, Manifest, SealOptions};
 use super::context;
 use super::interrupt::Interrupt;
 use super::places::Places;
+use super::watch::{Expected, Watcher};
 
 /// What a run is asked to do.
 #[derive(Debug, Clone, Copy, Default)]
@@ -57,6 +58,7 @@ pub struct Session<'a> {
     pub(super) adapter: sandbox::Adapter,
     pub(super) places: Places,
     pub(super) interrupt: Interrupt,
+    pub(super) expected: Expected,
     pub(super) say: &'a dyn Fn(&str),
     _lock: LoopLock,
 }
@@ -88,8 +90,22 @@ impl<'a> Session<'a> {
         let (tip, guards) = verified_tip(repo, &id, trust)?;
         let adapter = choose_adapter(repo, &tip.contract)?;
         let places = Places::open(repo, host, &id)?;
-        let mut this =
-            Self { repo, host, trust, author, id, tip, guards, adapter, places, interrupt, say, _lock: lock };
+        let expected = Expected::default();
+        let mut this = Self {
+            repo,
+            host,
+            trust,
+            author,
+            id,
+            tip,
+            guards,
+            adapter,
+            places,
+            interrupt,
+            expected,
+            say,
+            _lock: lock,
+        };
         this.recover()?;
         Ok(this)
     }
@@ -108,8 +124,10 @@ impl<'a> Session<'a> {
             self.resume()?;
         }
         self.preflight()?;
-        if self.tip.state.baseline.is_none() {
-            self.baseline()?;
+        self.expected.only(self.tip.id);
+        let _watcher = Watcher::start(self.repo, &self.id, self.expected.clone(), self.interrupt.clone());
+        if self.tip.state.baseline.is_none() && !self.baseline()? && !self.refresh()? {
+            return Ok(self.interrupted());
         }
         while self.tip.state.phase != Phase::Halted {
             if self.interrupt.is_set() {
@@ -118,10 +136,19 @@ impl<'a> Session<'a> {
             let reservation = self.reservation();
             let elapsed = self.tip.state.elapsed_seconds(self.now());
             if let Some(stop) = before_start(&self.tip.contract, &self.tip.state, elapsed, reservation) {
-                self.halt(HaltedBy::Limit, stop.halt_reason, stop.limit.as_str())?;
-                break;
+                if let Err(error) = self.halt(HaltedBy::Limit, stop.halt_reason, stop.limit.as_str())
+                    && !self.refresh()?
+                {
+                    return Err(error);
+                }
+                continue;
             }
-            self.iteration(reservation)?;
+            if let Err(error) = self.iteration(reservation)
+                && !self.refresh()?
+            {
+                return Err(error);
+            }
+            self.interrupt.clear_unless_signalled();
             if options.once {
                 break;
             }
@@ -176,9 +203,32 @@ impl<'a> Session<'a> {
     /// Appends one record that stands by itself.
     pub(super) fn append(&mut self, body: Body, why: &str) -> Result<()> {
         let next = draft(self.repo, &self.author, &self.tip, Role::Runner, |_| body, Vec::new(), self.now())?;
-        publish(self.repo, self.id.refs(), Some(self.tip.id), &next, Vec::new(), why)?;
+        self.publish(&next, Vec::new(), why)?;
         self.tip = next;
         Ok(())
+    }
+
+    /// Looks whether somebody else continued our ledger, and goes on from there if so. An iteration that is open then
+    /// was stopped by an operator, and is closed.
+    pub(super) fn refresh(&mut self) -> Result<bool> {
+        let (tip, _) = verified_tip(self.repo, &self.id, self.trust)?;
+        if tip.id == self.tip.id || !self.is_extension(&tip) {
+            return Ok(false);
+        }
+        self.tip = tip;
+        self.expected.only(self.tip.id);
+        if self.tip.state.checkpoint.is_some() {
+            self.close_open_iteration()?;
+        }
+        Ok(true)
+    }
+
+    /// Moves the ledger from our tip to `next`, together with the other refs.
+    pub(super) fn publish(&self, next: &Tip, others: Vec<Move>, why: &str) -> Result<()> {
+        self.expected.either(self.tip.id, next.id);
+        let published = publish(self.repo, self.id.refs(), Some(self.tip.id), next, others, why);
+        self.expected.only(if published.is_ok() { next.id } else { self.tip.id });
+        published
     }
 
     /// Appends a halt.
@@ -205,8 +255,9 @@ impl<'a> Session<'a> {
     /// What must hold before any worker money is spent, besides the test signature that was made already.
     fn preflight(&self) -> Result<()> {
         let contract = &self.tip.contract;
-        self.command_line(&contract.worker.command, true)?;
-        self.command_line(&contract.check.command, false)?;
+        let green = self.tip.state.last_green_commit;
+        self.command_line(&contract.worker.command, true, green)?;
+        self.command_line(&contract.check.command, false, green)?;
         for name in &contract.worker.env {
             if self.host.var(name).is_none() {
                 (self.say)(&format!("note: {name} is not set; the contract passes it to the worker"));
@@ -296,10 +347,24 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
     let adapter = choose_adapter(repo, &contract)?;
     let places = Places::open(repo, host, &id)?;
     let tip = Tip::unsigned(repo, contract, &author)?;
-    let session =
-        Session { repo, host, trust, author, id, tip, guards, adapter, places, interrupt, say, _lock: lock };
+    let session = Session {
+        repo,
+        host,
+        trust,
+        author,
+        id,
+        tip,
+        guards,
+        adapter,
+        places,
+        interrupt,
+        expected: Expected::default(),
+        say,
+        _lock: lock,
+    };
     session.preflight()?;
-    let measured = session.measure_base()?;
+    let interrupt = session.interrupt.clone();
+    let measured = session.measure_base()?.ok_or_else(|| interrupt.error("the rehearsal"))?;
     let contract = &session.tip.contract;
     let receipt = measured.observed.receipt;
     Ok(Rehearsal {

@@ -42,7 +42,8 @@ pub fn remove_all(path: &Path) -> Result<(), WorktreeError> {
 fn remove_dir(parent: &Dir, name: &BStr) -> io::Result<()> {
     let top = open_dir(parent, name)?;
     let moved = AtomicUsize::new(0);
-    let units = units(&top)?;
+    // Only a faster way; what is in its way is met again, and reported, below.
+    let units = units(&top).unwrap_or_default();
     if units.len() >= ENOUGH {
         let threads = vec![(); pool::threads_for(usize::MAX)];
         pool::each(&units, threads, |(), (path, depth)| match open_path(&top, path.as_ref()) {
@@ -77,12 +78,28 @@ fn units(top: &Dir) -> io::Result<Vec<(BString, usize)>> {
                 break;
             }
         }
-        if below.is_empty() || below.len() >= ENOUGH {
-            return Ok(below.into_iter().map(|path| (path, depth)).collect());
+        if below.len() >= ENOUGH {
+            let busy = holds_many(top, &below)?;
+            return Ok(below.into_iter().filter(|_| busy).map(|path| (path, depth)).collect());
+        }
+        if below.is_empty() {
+            break;
         }
         level = below;
     }
     Ok(Vec::new())
+}
+
+/// Whether there is enough in these folders to start a thread for.
+fn holds_many(top: &Dir, folders: &[BString]) -> io::Result<bool> {
+    let mut count = 0;
+    for path in folders {
+        count += open_path(top, path.as_ref())?.entries()?.len();
+        if pool::threads_for(count) > 1 {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 fn open_path(top: &Dir, path: &BStr) -> io::Result<Dir> {

@@ -1,6 +1,7 @@
 //! Times, printed and not asserted:
 //! `WORKTREE_BENCH=/dev/shm cargo test --release --lib worktree::tests::bench -- --ignored --nocapture`.
 
+use std::fmt::Write;
 use std::time::Instant;
 
 use super::*;
@@ -16,8 +17,13 @@ fn times() {
     for files in [10, 2_000, 20_000] {
         let sandbox = Sandbox::inside(tempfile::tempdir_in(&root).unwrap(), &[]);
         for number in 0..files {
-            let text =
-                format!("// file {number}\n{}", "fn some_function() { call(); }\n".repeat(30 + number % 40));
+            // Words that differ from file to file, or a pack would hold nothing but deltas.
+            let mut state = number as u64;
+            let mut text = String::new();
+            while text.len() < 600 + number % 40 * 60 {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+                let _ = write!(text, "{:x}{}", state >> 44, if state >> 60 == 0 { ";\n" } else { " " });
+            }
             sandbox.write(&format!("d{}/e{}/f{number}.rs", number % 20, number % 100), text);
         }
         sandbox.commit();

@@ -1,0 +1,69 @@
+//! Watching the ledger while a command runs, so that an operator's stop is noticed at once and not only when the
+//! iteration is recorded.
+
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use super::interrupt::Interrupt;
+use crate::git::{LoopId, Repo};
+use crate::oid::Oid;
+
+/// How often the ledger is looked at. An operator waits at most this long before the worker is ended.
+const PERIOD: Duration = Duration::from_millis(250);
+
+/// The tips that this runner has published or is about to publish.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Expected(Arc<Mutex<Vec<Oid>>>);
+
+impl Expected {
+    /// From here on the ledger may be at `before` or at `after`.
+    pub fn either(&self, before: Oid, after: Oid) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = vec![before, after];
+    }
+
+    /// From here on the ledger is at `tip`.
+    pub fn only(&self, tip: Oid) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = vec![tip];
+    }
+
+    fn has(&self, tip: Oid) -> bool {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&tip)
+    }
+}
+
+/// A thread that sets an interrupt when somebody else moves the ledger. Ends when it is dropped.
+pub(super) struct Watcher {
+    quit: Option<Sender<()>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watcher {
+    /// Watches the ledger of `id` with a handle of its own.
+    pub fn start(repo: &Repo, id: &LoopId, expected: Expected, interrupt: Interrupt) -> Self {
+        let (quit, told) = channel::<()>();
+        let (repo, name) = (repo.clone(), id.refs().ledger());
+        let thread = std::thread::spawn(move || {
+            while let Err(RecvTimeoutError::Timeout) = told.recv_timeout(PERIOD) {
+                // What cannot be read now is looked at again; the record's compare-and-swap decides in the end.
+                if let Ok(Some(tip)) = repo.read_ref(name.as_ref())
+                    && !expected.has(Oid(tip))
+                {
+                    interrupt.set();
+                }
+            }
+        });
+        Self { quit: Some(quit), thread: Some(thread) }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        drop(self.quit.take());
+        if let Some(thread) = self.thread.take() {
+            // A panic in there has nothing to undo.
+            let _ = thread.join();
+        }
+    }
+}
