@@ -60,7 +60,8 @@ fn a_place_in_shared_memory_or_in_tmp_is_a_place_like_any_other() {
             let (work, beside) = (bench.dir.path().join("work"), bench.dir.path().join("beside"));
             std::fs::create_dir(&work).unwrap();
             std::fs::write(&beside, "mine").unwrap();
-            let bench = Bench { policy: Policy { writable: vec![work.clone()], ..bench.policy.clone() }, ..bench };
+            let bench =
+                Bench { policy: Policy { writable: vec![work.clone()], ..bench.policy.clone() }, ..bench };
             assert_eq!(bench.out("echo x > a && cat a"), "x\n", "{bench} in {base}");
             assert_eq!(std::fs::read(work.join("a")).unwrap(), b"x\n");
             let outcome = bench.run(&bench.sh(&format!("cat {}", beside.display())));
