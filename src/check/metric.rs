@@ -1,5 +1,7 @@
 //! The number that a contract watches: `metric.from`, and how it is read from one run of the check.
 
+use std::cell::RefCell;
+
 use regex::bytes::{Regex, RegexBuilder};
 use serde_json::Value;
 
@@ -244,7 +246,22 @@ pub fn extract(source: &MetricSource, seen: &Observation<'_>) -> Result<f64, Met
 }
 
 fn from_regex(pattern: &str, stdout: &[u8]) -> Result<f64, MetricProblem> {
-    let (regex, group) = compile(pattern)?;
+    // A loop reads the output of all its iterations with one pattern.
+    thread_local!(static LAST: RefCell<Option<(String, Regex, usize)>> = const { RefCell::new(None) });
+    LAST.with_borrow_mut(|last| {
+        let (regex, group) = match last {
+            Some((known, regex, group)) if known == pattern => (&*regex, *group),
+            _ => {
+                let (regex, group) = compile(pattern)?;
+                let (_, regex, group) = last.insert((pattern.to_owned(), regex, group));
+                (&*regex, *group)
+            }
+        };
+        last_match(pattern, regex, group, stdout)
+    })
+}
+
+fn last_match(pattern: &str, regex: &Regex, group: usize, stdout: &[u8]) -> Result<f64, MetricProblem> {
     let found = stdout.rsplit(|byte| *byte == b'\n').filter(|line| line.len() <= MAX_LINE).find_map(|line| {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         regex.captures_iter(line).last()

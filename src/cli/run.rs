@@ -3,9 +3,10 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Context;
-use super::common::{Proof, author, find_loop, find_or_only, near, result_fields, verified, verified_with};
+use super::common::{Proof, author, find_loop, find_or_only, near, result_fields, verified_with};
 use super::start::start;
 use super::ui::Reply;
+use crate::contract::Contract;
 use crate::error::{Error, Result};
 use crate::git::LoopId;
 use crate::iterate::interrupt::Interrupt;
@@ -71,25 +72,26 @@ pub fn run(context: &Context, args: &RunArgs) -> Result<Reply> {
     };
     let trust = TrustRoot::open(&repo)?;
     let signer = context.signer(&repo)?;
-    let chain = verified(&repo, &found, &trust)?;
-    for warning in &chain.warnings {
-        context.ui.warn(warning);
-    }
-    let author = author(&signer, &trust, &chain.contract, Role::Runner)?;
     let say = |line: &str| context.ui.say(line);
+    let warn = |line: &str| context.ui.warn(line);
+    let author = |contract: &Contract| author(&signer, &trust, contract, Role::Runner);
     let session = Session::open(Opening {
         repo: &repo,
         host: &context.host,
         trust: &trust,
-        author,
+        author: &author,
         id: found.id.clone(),
         interrupt,
         say: &say,
+        warn: &warn,
     })?;
     let end = session.run(SessionOptions { once: args.once, resume: args.resume })?;
     let mut proof = Proof::default();
-    let found = find_loop(&repo, found.id.as_str())?;
-    verified_with(&repo, &found, &trust, |step| proof.see(step))?;
+    // Only the result object has proof in it; people are told the tip.
+    if context.ui.json() {
+        let found = find_loop(&repo, found.id.as_str())?;
+        verified_with(&repo, &found, &trust, |step| proof.see(step))?;
+    }
     let tip = &end.tip;
     let text = match tip.state.halt_reason {
         Some(reason) => format!(

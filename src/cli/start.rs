@@ -7,7 +7,7 @@ use serde_json::json;
 use super::Context;
 use super::common::{principals, result_fields};
 use super::ui::Reply;
-use crate::contract::{self, LoopFile};
+use crate::contract::{self, Contract, LoopFile};
 use crate::error::{Error, Result, ResultExt};
 use crate::escape::escape_terminal;
 use crate::git::LoopId;
@@ -91,17 +91,18 @@ fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
         context.ui.warn(&warning);
     }
     context.ui.say("running the check on the base …");
-    let author = Author { signer: &signer, principal };
+    let author = |_: &Contract| Ok(Author { signer: &signer, principal: principal.clone() });
     let limits = contract.limits;
     let say = |line: &str| context.ui.say(line);
     let opening = Opening {
         repo: &repo,
         host: &context.host,
         trust: &trust,
-        author,
+        author: &author,
         id: id.clone(),
         interrupt: Interrupt::on_signals()?,
         say: &say,
+        warn: &say,
     };
     let measured = session::rehearse(opening, contract)?;
     let mut text = String::new();

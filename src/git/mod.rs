@@ -6,7 +6,7 @@
 //! | `config`, `config_env` | git configuration with scopes, from files and `git -c` |
 //! | `names` | the one constructor of every ref name of a loop |
 //! | `refs`, `transaction`, `reflock` | reading refs, and changing several at once by compare-and-swap |
-//! | `objects`, `tree` | objects whose hash is checked; building and editing trees |
+//! | `objects`, `loose`, `tree` | objects whose hash is checked; small loose ones; building and editing trees |
 //! | `notes` | receipts as git notes |
 //! | `short` | short forms of what the rest of the house does all the time |
 //! | `lock` | one runner per loop and machine |
@@ -17,6 +17,7 @@ mod config;
 mod config_env;
 mod discover;
 mod lock;
+pub(crate) mod loose;
 mod names;
 mod notes;
 mod objects;

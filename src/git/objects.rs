@@ -7,13 +7,13 @@ use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use gix::ObjectId;
-use gix::objs::{Find, Kind, Write};
+use gix::objs::{Find, Kind};
 use gix::prelude::HeaderExt;
 
 use super::Repo;
+use super::loose;
 use super::transaction::sync_folder;
 
 /// Whether something is on the disk when a call returns.
@@ -118,9 +118,7 @@ impl Repo {
         for &(kind, bytes) in objects {
             let write_error = |source| ObjectError::Write { kind, source: Box::new(source) };
             let id = gix::objs::compute_hash(self.hash_kind(), kind, bytes).map_err(write_error)?;
-            if !self.is_stored(id) {
-                self.gix().objects.write_buf_with_known_id(kind, bytes, id).map_err(write_error)?;
-            }
+            loose::store(&self.gix().objects, kind, bytes, id).map_err(write_error)?;
             ids.push(id);
         }
         if durability == Durability::Fsync {
@@ -183,12 +181,20 @@ impl Repo {
             Ok(None) => return Err(self.missing(id)),
             Err(error) => return Err(corrupt(error.to_string())),
         };
-        let actual = gix::objs::compute_hash(self.hash_kind(), kind, &bytes)
-            .map_err(|error| corrupt(error.to_string()))?;
-        if actual != id {
-            return Err(corrupt(format!("its content has the id {actual}")));
+        let hash = |kind, bytes: &[u8]| {
+            gix::objs::compute_hash(self.hash_kind(), kind, bytes).map_err(|error| corrupt(error.to_string()))
+        };
+        let actual = hash(kind, &bytes)?;
+        if actual == id {
+            return Ok((kind, bytes));
         }
-        Ok((kind, bytes))
+        // A bad loose file may lie over a good pack.
+        if let Ok(Some(kind)) = self.find_with_gix(&id, &mut bytes)
+            && hash(kind, &bytes)? == id
+        {
+            return Ok((kind, bytes));
+        }
+        Err(corrupt(format!("its content has the id {actual}")))
     }
 
     /// [`Repo::read_verified`] for an object that has to be of one kind.
@@ -199,50 +205,43 @@ impl Repo {
         }
     }
 
+    /// Finds an object anywhere, in packs first.
+    fn find_with_gix(&self, id: &gix::oid, buffer: &mut Vec<u8>) -> gix::Result<Option<Kind>> {
+        let found = self.gix().objects.try_find(id, buffer).map(|found| found.map(|data| data.kind));
+        match (found, self.incoming()) {
+            (Ok(Some(kind)), _) => Ok(Some(kind)),
+            // As for gix and git, the empty tree exists everywhere, also where nobody wrote it.
+            (Ok(None), _) if id == ObjectId::empty_tree(self.hash_kind()) => {
+                buffer.clear();
+                Ok(Some(Kind::Tree))
+            }
+            (_, Some(store)) => Ok(store.try_find(id, buffer)?.map(|data| data.kind)),
+            (Ok(None), None) => Ok(None),
+            (Err(error), None) => Err(error),
+        }
+    }
+
     fn missing(&self, id: ObjectId) -> ObjectError {
         ObjectError::Missing { id, promised: self.is_partial_clone() }
     }
 
     /// Where an object is, if it is loose.
     fn loose_path(&self, id: ObjectId) -> PathBuf {
-        let hex = id.to_string();
-        self.common_dir().join("objects").join(&hex[..2]).join(&hex[2..])
-    }
-
-    /// Whether an object need not be written. A loose one gets a new date, as git gives it, so that `git gc` does
-    /// not take an old unreachable object while we are about to reach it. An empty file, which is what a loss of
-    /// power leaves, counts as nothing.
-    fn is_stored(&self, id: ObjectId) -> bool {
-        match File::open(self.loose_path(id)) {
-            Ok(file) => {
-                let _ = file.set_modified(SystemTime::now());
-                file.metadata().is_ok_and(|meta| meta.len() > 0)
-            }
-            Err(_) => self.gix().objects.exists_without_refresh(&id),
-        }
+        loose::path(&self.common_dir().join("objects"), &id)
     }
 }
 
-/// For gix's own algorithms, where they shall see what is being pushed, too.
 impl Find for Repo {
     fn try_find<'a>(
         &self,
         id: &gix::oid,
         buffer: &'a mut Vec<u8>,
     ) -> gix::Result<Option<gix::objs::Data<'a>>> {
-        let found = self.gix().objects.try_find(id, buffer).map(|found| found.map(|data| data.kind));
-        let kind = match (found, self.incoming()) {
-            (Ok(Some(kind)), _) => kind,
-            // As for gix and git, the empty tree exists everywhere, also where nobody wrote it.
-            (Ok(None), _) if id == ObjectId::empty_tree(self.hash_kind()) => {
-                buffer.clear();
-                Kind::Tree
-            }
-            (_, Some(store)) => return store.try_find(id, buffer),
-            (Ok(None), None) => return Ok(None),
-            (Err(error), None) => return Err(error),
-        };
-        Ok(Some(gix::objs::Data::new(buffer, kind, self.hash_kind())))
+        if let Some(kind) = loose::read(self.gix().objects.store_ref().path(), id, buffer) {
+            return Ok(Some(gix::objs::Data::new(buffer, kind, self.hash_kind())));
+        }
+        let found = self.find_with_gix(id, buffer)?;
+        Ok(found.map(|kind| gix::objs::Data::new(buffer, kind, self.hash_kind())))
     }
 }
 

@@ -1,5 +1,6 @@
 //! The worker and the check as processes, and what they left: captures, reports, costs, with secrets taken out.
 
+use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
@@ -15,6 +16,7 @@ use super::session::Session;
 use crate::check::{Format, MAX_REPORT};
 use crate::contract::{CommandLine, NetworkTerms, Preset};
 use crate::error::{Error, Result, ResultExt};
+use crate::host::HostEnv;
 use crate::ledger::append::EvidenceFile;
 use crate::ledger::observe::{Capture, blob_id, has_metric_source};
 use crate::ledger::receipt::{CostBasis, CostReceipt, NoReport, RunReceipt, WorkerReceipt};
@@ -36,6 +38,18 @@ const SOURCE_DATE_EPOCH: i64 = 946_684_800;
 
 /// The name of the check's run on the base, where those of iterations have their environment's id.
 pub(super) const BASELINE: &str = "baseline";
+/// What worker and check are given of the host.
+pub(super) struct Tools {
+    host: environment::HostEnv,
+    toolchain: OnceCell<Toolchain>,
+}
+
+impl Tools {
+    pub fn new(host: &HostEnv) -> Self {
+        let host = host.vars().iter().map(|(name, value)| (name.clone(), value.clone())).collect();
+        Self { host, toolchain: OnceCell::new() }
+    }
+}
 
 /// What a worker's run left.
 pub(super) struct WorkerRun {
@@ -80,11 +94,11 @@ impl Session<'_> {
         fs::write(&context_file, context)
             .or_workspace(|| format!("{} cannot be written", context_file.display()))?;
         let evidence_file = io.join("evidence.json");
-        let mut toolchain = self.toolchain()?;
+        let mut toolchain = self.toolchain()?.clone();
         // A worker is the user's own tool: it is found where the user would find it.
         toolchain.path_dirs.extend(self.user_path());
         let home = make_home(&scratch.path().join("home"), &toolchain)?;
-        let host = self.sandbox_host();
+        let host = &self.tools.host;
         let system_dirs = shell::trusted_dirs();
         let request = Request {
             home: &home,
@@ -92,7 +106,7 @@ impl Session<'_> {
             worktree: place,
             system_dirs: &system_dirs,
             pass: &worker.env,
-            host: &host,
+            host,
         };
         let mut env = environment::worker_env(&request)?.vars;
         self.keep_caches_out(&mut env, scratch, &home)?;
@@ -205,22 +219,22 @@ impl Session<'_> {
         self.copy_warm(linked.path())?;
 
         let toolchain = self.toolchain()?;
-        let home = make_home(&scratch.path().join("home"), &toolchain)?;
-        let host = self.sandbox_host();
+        let home = make_home(&scratch.path().join("home"), toolchain)?;
+        let host = &self.tools.host;
         let system_dirs = shell::trusted_dirs();
         let request = Request {
             home: &home,
-            toolchain: &toolchain,
+            toolchain,
             worktree: linked.path(),
             system_dirs: &system_dirs,
             pass: &[],
-            host: &host,
+            host,
         };
         let mut env = environment::check_env(&request, SOURCE_DATE_EPOCH)?.vars;
         env.extend(self.cargo_target(&scratch)?);
         env.extend(check.env.iter().map(|(name, value)| (name.into(), value.into())));
         let (timeout, is_deadline) = self.time_for(check.timeout_seconds);
-        let argv = Self::argv(&check.command, &search_dirs(&toolchain), linked.path(), "check")?;
+        let argv = Self::argv(&check.command, &search_dirs(toolchain), linked.path(), "check")?;
         let mut readable = toolchain.readable.clone();
         readable.extend(self.read_only());
         let command = Command {
@@ -319,7 +333,7 @@ impl Session<'_> {
 
     /// Fails if the program of a command cannot be found, before anything is recorded.
     pub(super) fn command_line(&self, command: &CommandLine, worker: bool, green: Oid) -> Result<()> {
-        let mut toolchain = self.toolchain()?;
+        let mut toolchain = self.toolchain()?.clone();
         if worker {
             toolchain.path_dirs.extend(self.user_path());
         }
@@ -414,14 +428,15 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn toolchain(&self) -> Result<Toolchain> {
+    /// The tools of the contract's presets, as they were found when they were first wanted: all iterations of a session have the same.
+    fn toolchain(&self) -> Result<&Toolchain> {
+        if let Some(found) = self.tools.toolchain.get() {
+            return Ok(found);
+        }
         let presets: Vec<toolchain::Preset> =
             self.tip.contract.sandbox.presets.iter().copied().map(Into::into).collect();
-        Ok(toolchain::resolve(&presets, &self.sandbox_host(), None)?)
-    }
-
-    fn sandbox_host(&self) -> environment::HostEnv {
-        self.host.vars().iter().map(|(name, value)| (name.clone(), value.clone())).collect()
+        let found = toolchain::resolve(&presets, &self.tools.host, None)?;
+        Ok(self.tools.toolchain.get_or_init(|| found))
     }
 
     /// The absolute folders of the user's own `PATH`.

@@ -400,8 +400,7 @@ impl Session<'_> {
             // Not the ledger: head or notes moved under us; they are read anew each time.
             return Ok(true);
         }
-        let extension =
-            found.and_then(|_| verified_tip(self.repo, &self.id, self.trust).ok().map(|(tip, _)| tip));
+        let extension = found.and_then(|_| verified_tip(self.repo, &self.id, self.trust).ok());
         match extension {
             Some(tip) if self.is_extension(&tip) => {
                 self.tip = tip;

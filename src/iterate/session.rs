@@ -12,16 +12,17 @@ use crate::git::Repo;
 use crate::host::HostEnv;
 use crate::ledger::append::{Author, Move, Tip, draft, publish};
 use crate::ledger::fold::status_of;
-use crate::ledger::load::load;
+use crate::ledger::load::RecordCommit;
 use crate::ledger::receipt::Receipt;
-use crate::ledger::record::{Body, HaltBody, HaltedBy, ResumeBody, Role};
+use crate::ledger::record::{Body, HaltBody, HaltedBy, Kind, ResumeBody, Role};
 use crate::ledger::state::Phase;
 use crate::ledger::trust::TrustRoot;
-use crate::ledger::verify::verify_ledger;
+use crate::ledger::verify::{Chain, verify_ledger};
 use crate::oid::Oid;
 use crate::sandbox;
 use crate::worktree::{LinkedWorktree, Manifest, SealOptions};
 
+use super::commands::Tools;
 use super::context;
 use super::interrupt::Interrupt;
 use super::places::Places;
@@ -49,6 +50,7 @@ pub struct RunEnd {
 pub struct Session<'a> {
     pub(super) repo: &'a Repo,
     pub(super) host: &'a HostEnv,
+    pub(super) tools: Tools,
     pub(super) trust: &'a TrustRoot,
     pub(super) author: Author<'a>,
     pub(super) id: LoopId,
@@ -70,29 +72,38 @@ pub struct Opening<'a> {
     pub host: &'a HostEnv,
     /// Who is trusted.
     pub trust: &'a TrustRoot,
-    /// Who runs it.
-    pub author: Author<'a>,
+    /// Says who runs it, once the terms are known and verified.
+    pub author: &'a dyn Fn(&Contract) -> Result<Author<'a>>,
     /// The loop.
     pub id: LoopId,
     /// What may end it from outside.
     pub interrupt: Interrupt,
     /// Where a line for people goes.
     pub say: &'a dyn Fn(&str),
+    /// Where a warning goes.
+    pub warn: &'a dyn Fn(&str),
 }
 
 impl<'a> Session<'a> {
-    /// Opens a loop for running: takes its lock, verifies its ledger, chooses the sandbox and closes what a dead runner
-    /// left open.
+    /// Opens a loop for running: takes its lock, verifies its ledger (once: from here on nobody else runs it), chooses the
+    /// sandbox and closes what a dead runner left open.
     pub fn open(opening: Opening<'a>) -> Result<Self> {
-        let Opening { repo, host, trust, author, id, interrupt, say } = opening;
+        let Opening { repo, host, trust, author, id, interrupt, say, warn } = opening;
         let lock = LoopLock::acquire(repo.common_dir(), &id, At::now().timestamp())?;
-        let (tip, guards) = verified_tip(repo, &id, trust)?;
+        let chain = verified_chain(repo, &id, trust)?;
+        for warning in &chain.warnings {
+            warn(warning);
+        }
+        let guards = chain.guards.clone();
+        let tip = Tip::from(chain);
+        let author = author(&tip.contract)?;
         let adapter = choose_adapter(repo, &tip.contract)?;
         let places = Places::open(repo, host, &id, &tip.contract)?;
         let expected = Expected::default();
         let mut this = Self {
             repo,
             host,
+            tools: Tools::new(host),
             trust,
             author,
             id,
@@ -197,7 +208,7 @@ impl<'a> Session<'a> {
     /// Looks whether somebody else continued our ledger, and goes on from there if so. An iteration that is open then
     /// was stopped by an operator, and is closed.
     pub(super) fn refresh(&mut self) -> Result<bool> {
-        let (tip, _) = verified_tip(self.repo, &self.id, self.trust)?;
+        let tip = verified_tip(self.repo, &self.id, self.trust)?;
         if tip.id == self.tip.id || !self.is_extension(&tip) {
             return Ok(false);
         }
@@ -270,23 +281,29 @@ impl Session<'_> {
         while let Some(id) = current
             && history.earlier.len() < context::earlier_wanted()
         {
-            // Our own chain up to the tip was verified when the session was opened.
-            let loaded = load(self.repo, id.0).or_workspace(unreadable)?;
-            let loaded = loaded.peek();
-            let body = &loaded.record.body;
-            if history.output.is_none() && matches!(body, Body::Iteration(_) | Body::Baseline(_)) {
-                for name in ["check.stdout", "report"] {
-                    if let Some((_, blob)) = loaded.evidence.iter().find(|(entry, _)| entry == name) {
-                        let bytes = self.repo.read_blob(blob.0).or_workspace(unreadable)?;
-                        history.output = Some(String::from_utf8_lossy(&bytes).into_owned());
-                        break;
-                    }
+            // Our own chain up to the tip was verified when the session was opened; that what is read is what was
+            // verified, its hash says. So the commit tells which records are worth reading.
+            let commit = RecordCommit::read(self.repo, id.0).or_workspace(unreadable)?;
+            current = commit.prev().map(Oid);
+            if !commit.is(Kind::Iteration) && !commit.is(Kind::Baseline) {
+                continue;
+            }
+            let (record, evidence) = commit.record(self.repo).or_workspace(unreadable)?;
+            if history.output.is_none()
+                && let Some(evidence) = evidence
+            {
+                let files = self.repo.read_tree(evidence.0).or_workspace(unreadable)?;
+                let file = ["check.stdout", "report"]
+                    .iter()
+                    .find_map(|name| files.iter().find(|file| file.name == *name));
+                if let Some(file) = file {
+                    let bytes = self.repo.read_blob(file.id).or_workspace(unreadable)?;
+                    history.output = Some(String::from_utf8_lossy(&bytes).into_owned());
                 }
             }
-            if let Body::Iteration(body) = body {
-                history.earlier.push(body.receipt.clone());
+            if let Body::Iteration(body) = record.body {
+                history.earlier.push(body.receipt);
             }
-            current = loaded.record.prev;
         }
         history.earlier.reverse();
         Ok(history)
@@ -331,7 +348,8 @@ pub struct Rehearsal {
 
 /// Runs the check on the base of a contract that is not signed, and records nothing.
 pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
-    let Opening { repo, host, trust, author, id, interrupt, say } = opening;
+    let Opening { repo, host, trust, author, id, interrupt, say, .. } = opening;
+    let author = author(&contract)?;
     let lock = LoopLock::acquire(repo.common_dir(), &id, At::now().timestamp())?;
     let guards = contract.guards(repo).or_workspace(|| "the contract does not fit the base".to_owned())?;
     let adapter = choose_adapter(repo, &contract)?;
@@ -340,6 +358,7 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
     let session = Session {
         repo,
         host,
+        tools: Tools::new(host),
         trust,
         author,
         id,
@@ -400,15 +419,18 @@ pub(super) fn halt_body(tip: &Tip, by: HaltedBy, halt_reason: HaltReason, reason
 }
 
 /// The verified end of the ledger as it is on disk now.
-pub(super) fn verified_tip(repo: &Repo, id: &LoopId, trust: &TrustRoot) -> Result<(Tip, Guards)> {
+pub(super) fn verified_tip(repo: &Repo, id: &LoopId, trust: &TrustRoot) -> Result<Tip> {
+    Ok(Tip::from(verified_chain(repo, id, trust)?))
+}
+
+/// The verified ledger as it is on disk now.
+fn verified_chain(repo: &Repo, id: &LoopId, trust: &TrustRoot) -> Result<Chain> {
     let name = id.refs().ledger();
     let tip = repo
         .read_ref(name.as_ref())
         .or_workspace(|| format!("{name} cannot be read"))?
         .ok_or_else(|| Error::usage(format!("there is no loop `{id}` in this repository")))?;
-    let chain = verify_ledger(repo, id, tip, trust, At::now(), |_| {})?.into_inner();
-    let guards = chain.guards.clone();
-    Ok((Tip::from(chain), guards))
+    Ok(verify_ledger(repo, id, tip, trust, At::now(), |_| {})?.into_inner())
 }
 
 /// The strongest adapter that the contract allows and this machine has.

@@ -4,7 +4,7 @@ use gix::ObjectId;
 use gix::bstr::{BString, ByteSlice};
 use gix::objs::tree::EntryKind;
 
-use super::record::{Record, RecordError};
+use super::record::{Kind, Record, RecordError};
 use crate::git::{ObjectError, Repo, TreeEntry, TreeError};
 use crate::oid::Oid;
 use crate::sign::{CommitError, SignedCommit, parse_signed};
@@ -111,6 +111,37 @@ pub fn load(repo: &Repo, id: ObjectId) -> Result<Unverified<Loaded>, LoadError> 
         evidence,
         frozen,
     }))
+}
+
+/// A record commit of which only the commit object was read: for a walk back along a ledger that is verified already.
+#[derive(Debug)]
+pub struct RecordCommit(SignedCommit);
+
+impl RecordCommit {
+    /// Reads the commit `id`.
+    pub fn read(repo: &Repo, id: ObjectId) -> Result<Self, LoadError> {
+        let raw = repo.read_kind(id, gix::object::Kind::Commit)?;
+        Ok(Self(parse_signed(&raw, repo.hash_kind())?))
+    }
+
+    /// The record before it.
+    pub fn prev(&self) -> Option<ObjectId> {
+        self.0.commit.parents.first().copied()
+    }
+
+    /// Whether it is of this kind, as its message says: in a verified ledger that is what `record.json` says.
+    pub fn is(&self, kind: Kind) -> bool {
+        super::message::is_of(&self.0.commit.message.to_str_lossy(), kind)
+    }
+
+    /// `record.json`, and the tree `evidence/`.
+    pub fn record(&self, repo: &Repo) -> Result<(Record, Option<Oid>), LoadError> {
+        let entries = repo.read_tree(self.0.commit.tree)?;
+        let find = |name: &str| entries.iter().find(|entry| entry.name == name);
+        let record = blob(find("record.json").ok_or(LoadError::MissingEntry("record.json"))?)?;
+        let evidence = find("evidence").map(tree).transpose()?;
+        Ok((Record::from_known_bytes(&repo.read_blob(record.0)?)?, evidence))
+    }
 }
 
 fn blob(entry: &TreeEntry) -> Result<Oid, LoadError> {

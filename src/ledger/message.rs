@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::record::{Body, HaltedBy, Record, Verdict};
+use super::record::{Body, HaltedBy, Kind, Record, Verdict};
 use crate::contract::Contract;
 use crate::decide::{Decision, DecisionStatus, Outcome};
 use crate::escape::escape_terminal;
@@ -69,6 +69,11 @@ pub fn subject(contract: &Contract, record: &Record) -> String {
             )
         }
     }
+}
+
+/// Whether a message is that of a record of this kind.
+pub fn is_of(message: &str, kind: Kind) -> bool {
+    message.lines().find_map(|line| line.strip_prefix("Loop-Record: ")) == Some(kind.as_str())
 }
 
 /// The trailers, in their order.

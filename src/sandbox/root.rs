@@ -4,7 +4,7 @@
 //! be allocated. Planning needs no privilege and reads the file system.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{CString, OsStr};
+use std::ffi::{CString, OsStr, c_char};
 use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
@@ -128,8 +128,7 @@ impl Grants {
             ));
         }
         self.links.extend(links);
-        // These two are made anew for each command.
-        if !real.starts_with("/proc") && !real.starts_with("/dev") {
+        if !made_anew(&real) {
             *self.paths.entry(real.clone()).or_default() |= write;
         }
         Ok(real)
@@ -156,8 +155,8 @@ impl Grants {
     ///
     /// A plain user is kept out of them by the kernel. Root without capabilities still owns them, so for root they are hidden:
     /// password hashes and host keys are nothing a check needs.
-    pub(super) fn secrets(&self) -> Vec<PathBuf> {
-        static SECRETS: OnceLock<Vec<PathBuf>> = OnceLock::new();
+    pub(super) fn secrets(&self) -> Vec<Secret> {
+        static SECRETS: OnceLock<Vec<Secret>> = OnceLock::new();
         if !super::process::is_root() {
             return Vec::new();
         }
@@ -169,12 +168,26 @@ impl Grants {
         let asked =
             |path: &Path| self.asked.iter().any(|real| real != Path::new("/etc") && real.starts_with(path));
         let under_etc = self.paths.get(Path::new("/etc")) == Some(&false);
-        all.iter().filter(|path| under_etc && !asked(path)).cloned().collect()
+        all.iter().filter(|secret| under_etc && !asked(&secret.path)).cloned().collect()
     }
 }
 
+/// Whether a path lies in what each command gets its own of, and cannot be granted. A folder in shared memory can, as one in `/tmp` can:
+/// it is mounted on the command's own.
+fn made_anew(path: &Path) -> bool {
+    let shared = path.strip_prefix("/dev/shm").is_ok_and(|below| below.parent().is_some());
+    path.starts_with("/proc") || (path.starts_with("/dev") && !shared)
+}
+
+/// What a command must not read although it lies in a folder that was granted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Secret {
+    pub path: PathBuf,
+    pub is_dir: bool,
+}
+
 /// Collects files that the world cannot read and folders that it cannot enter.
-fn unreadable(dir: &Path, found: &mut Vec<PathBuf>) {
+fn unreadable(dir: &Path, found: &mut Vec<Secret>) {
     let Ok(entries) = dir.read_dir() else { return };
     for entry in entries.flatten() {
         let Ok(meta) = entry.metadata() else { continue };
@@ -182,8 +195,42 @@ fn unreadable(dir: &Path, found: &mut Vec<PathBuf>) {
         if meta.is_dir() && mode & 0o001 != 0 && mode & 0o004 != 0 {
             unreadable(&entry.path(), found);
         } else if meta.is_dir() || (mode & 0o004 == 0 && !meta.is_symlink()) {
-            found.push(entry.path());
+            found.push(Secret { path: entry.path(), is_dir: meta.is_dir() });
         }
+    }
+}
+
+/// Paths as the kernel takes them, one behind the other in one piece of memory: the runner and the supervisor are copies of each other, so
+/// that every page that one of them touches is copied.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Texts(Vec<u8>);
+
+/// Where in [`Texts`] a path begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Text(usize);
+
+impl Texts {
+    /// # Panics
+    /// Never: every path here was read from the file system or is a constant, and neither has NUL bytes.
+    fn add(&mut self, parts: [&OsStr; 2]) -> Text {
+        let start = self.0.len();
+        for part in parts {
+            self.0.extend_from_slice(part.as_bytes());
+        }
+        assert!(!self.0[start..].contains(&0), "a path of the file system has no NUL byte");
+        self.0.push(0);
+        Text(start)
+    }
+
+    /// The path, ended by a NUL byte, for as long as the texts live and nothing is added. Allocates nothing.
+    pub fn pointer(&self, text: Text) -> *const c_char {
+        self.0[text.0..].as_ptr().cast()
+    }
+
+    #[cfg(test)]
+    fn path(&self, text: Text) -> PathBuf {
+        let bytes = self.0[text.0..].split(|byte| *byte == 0).next().unwrap();
+        PathBuf::from(OsStr::from_bytes(bytes))
     }
 }
 
@@ -191,20 +238,20 @@ fn unreadable(dir: &Path, found: &mut Vec<PathBuf>) {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Make {
     /// A folder.
-    Dir(CString),
+    Dir(Text),
     /// A folder for everybody.
-    Shared(CString),
+    Shared(Text),
     /// An empty file to mount on.
-    File(CString),
+    File(Text),
     /// A symlink.
-    Link { target: CString, path: CString },
+    Link { target: Text, path: Text },
 }
 
 /// A part of the host to mount on the new root.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Bind {
-    pub source: CString,
-    pub target: CString,
+    pub source: Text,
+    pub target: Text,
     pub writable: bool,
     pub device: bool,
 }
@@ -213,21 +260,22 @@ pub(super) struct Bind {
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Cover {
     /// By a device file that cannot be opened.
-    File(CString),
+    File(Text),
     /// By an empty folder.
-    Dir(CString),
+    Dir(Text),
 }
 
 /// The whole plan. All paths of the new root carry `base` in front.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RootPlan {
     /// The folder of the host on which the new root is mounted while it is filled.
-    pub base: CString,
+    pub base: Text,
     pub makes: Vec<Make>,
     pub binds: Vec<Bind>,
     pub covers: Vec<Cover>,
-    pub proc: CString,
-    pub pts: CString,
+    pub proc: Text,
+    pub pts: Text,
+    pub texts: Texts,
 }
 
 /// Plans a root for these grants. `None` if this host has no folder to build it on.
@@ -236,7 +284,8 @@ pub(super) fn plan(grants: &Grants) -> Option<RootPlan> {
         // A symlink would send the mount elsewhere than the paths below it.
         Path::new(dir).symlink_metadata().is_ok_and(|meta| meta.is_dir())
     })?;
-    let mut making = Making { base, dirs: BTreeSet::new(), makes: Vec::new() };
+    let texts = Texts(Vec::with_capacity(8 << 10));
+    let mut making = Making { base, dirs: BTreeSet::new(), makes: Vec::new(), texts };
     let mut binds = Vec::new();
     for dir in ["/proc", "/dev/pts"] {
         making.dir(Path::new(dir));
@@ -247,7 +296,8 @@ pub(super) fn plan(grants: &Grants) -> Option<RootPlan> {
     for device in DEVICES.iter().filter(|device| Path::new(device).exists()) {
         let path = Path::new(device);
         making.file(path);
-        binds.push(Bind { source: text(path), target: making.at(path), writable: true, device: true });
+        let (source, target) = (making.text(path), making.at(path));
+        binds.push(Bind { source, target, writable: true, device: true });
     }
     let fixed = [
         ("/dev/ptmx", "pts/ptmx"),
@@ -267,12 +317,13 @@ pub(super) fn plan(grants: &Grants) -> Option<RootPlan> {
                 making.file(path);
             }
         }
-        binds.push(Bind { source: text(path), target: making.at(path), writable, device: false });
+        let (source, target) = (making.text(path), making.at(path));
+        binds.push(Bind { source, target, writable, device: false });
     }
     for (path, target) in &grants.links {
         // Below a granted folder the link is there already; on the way to one it may be a folder by now.
         let taken = grants.inside(path) || grants.paths.contains_key(path) || making.dirs.contains(path);
-        if !taken && !path.starts_with("/proc") && !path.starts_with("/dev") {
+        if !taken && !made_anew(path) {
             making.link(path, target);
         }
     }
@@ -281,18 +332,19 @@ pub(super) fn plan(grants: &Grants) -> Option<RootPlan> {
     {
         making.link(Path::new("/var/tmp"), Path::new("/tmp"));
     }
-    let covers = grants.secrets();
-    let covers = covers.iter().map(|path| {
-        let at = making.at(path);
-        if path.is_dir() { Cover::Dir(at) } else { Cover::File(at) }
-    });
+    let cover = |secret: Secret| {
+        let at = making.at(&secret.path);
+        if secret.is_dir { Cover::Dir(at) } else { Cover::File(at) }
+    };
+    let covers = grants.secrets().into_iter().map(cover).collect();
     Some(RootPlan {
-        covers: covers.collect(),
-        base: text(Path::new(base)),
+        covers,
+        base: making.text(Path::new(base)),
         proc: making.at(Path::new("/proc")),
         pts: making.at(Path::new("/dev/pts")),
         makes: making.makes,
         binds,
+        texts: making.texts,
     })
 }
 
@@ -300,12 +352,17 @@ struct Making {
     base: &'static str,
     dirs: BTreeSet<PathBuf>,
     makes: Vec<Make>,
+    texts: Texts,
 }
 
 impl Making {
-    fn at(&self, path: &Path) -> CString {
-        let below = path.strip_prefix("/").unwrap_or(path);
-        text(&Path::new(self.base).join(below))
+    fn text(&mut self, path: &Path) -> Text {
+        self.texts.add([path.as_os_str(), OsStr::new("")])
+    }
+
+    /// An absolute path on the new root.
+    fn at(&mut self, path: &Path) -> Text {
+        self.texts.add([OsStr::new(self.base), path.as_os_str()])
     }
 
     /// Makes a folder and those above it, once.
@@ -334,8 +391,8 @@ impl Making {
 
     fn link(&mut self, path: &Path, target: &Path) {
         self.above(path);
-        let link = Make::Link { target: text(target), path: self.at(path) };
-        self.makes.push(link);
+        let (target, path) = (self.text(target), self.at(path));
+        self.makes.push(Make::Link { target, path });
     }
 
     fn above(&mut self, path: &Path) {
@@ -343,14 +400,6 @@ impl Making {
             self.dir(above);
         }
     }
-}
-
-/// A path as the kernel takes it.
-///
-/// # Panics
-/// Never: every path here was read from the file system or is a constant, and neither has NUL bytes.
-fn text(path: &Path) -> CString {
-    c_text(path.as_os_str()).expect("a path of the file system has no NUL byte")
 }
 
 /// Any text as the kernel takes it; `None` if it has a NUL byte.
@@ -409,23 +458,23 @@ mod tests {
         std::fs::write(top.join("file"), "").unwrap();
         let grants = Grants::new(&[top.join("a"), top.join("file")], &[top.join("a/b")]).unwrap();
         let plan = plan(&grants).unwrap();
-        let base = plan.base.to_str().unwrap().to_owned();
-        let mut there = BTreeSet::from([PathBuf::from(&base)]);
+        let path_of = |text: Text| plan.texts.path(text);
+        let mut there = BTreeSet::from([path_of(plan.base)]);
         for make in &plan.makes {
             let (Make::Dir(path) | Make::Shared(path) | Make::File(path) | Make::Link { path, .. }) = make;
-            let path = PathBuf::from(OsStr::from_bytes(path.as_bytes()));
+            let path = path_of(*path);
             assert!(there.contains(path.parent().unwrap()), "{}", path.display());
             assert!(there.insert(path.clone()), "{} is made twice", path.display());
         }
         let mut mounted: Vec<PathBuf> = Vec::new();
         for bind in &plan.binds {
-            let target = PathBuf::from(OsStr::from_bytes(bind.target.as_bytes()));
+            let target = path_of(bind.target);
             let ok = there.contains(&target) || mounted.iter().any(|above| target.starts_with(above));
             assert!(ok, "{}", target.display());
             mounted.push(target);
         }
-        let source = |bind: &Bind| PathBuf::from(OsStr::from_bytes(bind.source.as_bytes()));
-        let order = |path: &str| plan.binds.iter().position(|bind| source(bind) == top.join(path)).unwrap();
+        let order =
+            |path: &str| plan.binds.iter().position(|bind| path_of(bind.source) == top.join(path)).unwrap();
         assert!(order("a") < order("a/b"));
     }
 }

@@ -1,6 +1,7 @@
 //! Which system calls a sandboxed command may not make. The filters are compiled here, before the fork, and loaded after it.
 
 use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
 
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
@@ -44,6 +45,21 @@ pub(super) fn architecture() -> Result<TargetArch, String> {
 
 /// The programs to load, in this order. Empty if nothing is to be closed.
 pub(super) fn programs(closed: &Closed) -> Result<Vec<BpfProgram>, String> {
+    // A loop has two sorts of commands, and many of each.
+    static COMPILED: Mutex<Vec<(Closed, Vec<BpfProgram>)>> = Mutex::new(Vec::new());
+    const KEPT: usize = 8;
+    let mut compiled = COMPILED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, programs)) = compiled.iter().find(|(known, _)| known == closed) {
+        return Ok(programs.clone());
+    }
+    let programs = compile(closed)?;
+    if compiled.len() < KEPT {
+        compiled.push((*closed, programs.clone()));
+    }
+    Ok(programs)
+}
+
+fn compile(closed: &Closed) -> Result<Vec<BpfProgram>, String> {
     let arch = architecture()?;
     // A user, or a library, should see "not supported" where a fallback exists, and "not permitted" where it was refused.
     let mut unsupported = Rules::new();

@@ -2,9 +2,11 @@
 
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
-/// Where the system keeps its programs, in the order of `PATH`; those that exist.
+/// Where the system keeps its programs, in the order of `PATH`; those that exist, as this process first found them.
 pub fn trusted_dirs() -> Vec<PathBuf> {
+    static FOUND: OnceLock<Vec<PathBuf>> = OnceLock::new();
     let all = [
         "/usr/local/sbin",
         "/usr/local/bin",
@@ -15,7 +17,7 @@ pub fn trusted_dirs() -> Vec<PathBuf> {
         "/run/current-system/sw/bin",
         "/opt/homebrew/bin",
     ];
-    all.iter().map(PathBuf::from).filter(|dir| dir.is_dir()).collect()
+    FOUND.get_or_init(|| all.iter().map(PathBuf::from).filter(|dir| dir.is_dir()).collect()).clone()
 }
 
 /// Why a string command cannot be run.

@@ -218,6 +218,9 @@ pub(super) fn read_object<'b>(
         path: path.map(ToOwned::to_owned),
         source,
     };
+    if crate::git::loose::read(objects.store_ref().path(), &id, buf) == Some(kind) {
+        return Ok(buf);
+    }
     match gix::objs::Find::try_find(objects, &id, buf) {
         Ok(Some(data)) if data.kind == kind => Ok(data.data),
         Ok(Some(data)) => Err(fail(format!("it is a {}, not a {kind}", data.kind).into())),

@@ -8,6 +8,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 use super::error::WorktreeError;
 use super::sys;
@@ -39,8 +40,13 @@ pub(super) enum Life {
 impl Owner {
     /// This process.
     pub fn me() -> Self {
+        static ME: OnceLock<Owner> = OnceLock::new();
         let pid = std::process::id();
-        Self { pid, start: start_of(pid).unwrap_or(0), boot: boot(), space: space(), host: host() }
+        let ask =
+            || Self { pid, start: start_of(pid).unwrap_or(0), boot: boot(), space: space(), host: host() };
+        let me = ME.get_or_init(ask);
+        // Whoever forks this process without a new program is another.
+        if me.pid == pid { me.clone() } else { ask() }
     }
 
     /// One line: [`MARK`], this owner, and what the caller adds for people.

@@ -17,6 +17,9 @@ use super::sys::{Dir, FileKind};
 const DEEP: usize = 64;
 /// How often a folder is cleared again because something still adds to it.
 const PATIENCE: usize = 20;
+/// So many entries, in all folders together, are removed without a look at whether there is enough for a second thread: the look would
+/// cost more than it brings.
+const FEW: usize = 300;
 /// So many folders side by side are worth a second thread, and more than this many need not be counted.
 const ENOUGH: usize = 8;
 const MOST: usize = 10_000;
@@ -42,17 +45,22 @@ pub fn remove_all(path: &Path) -> Result<(), WorktreeError> {
 fn remove_dir(parent: &Dir, name: &BStr) -> io::Result<()> {
     let top = open_dir(parent, name)?;
     let moved = AtomicUsize::new(0);
-    // Only a faster way; what is in its way is met again, and reported, below.
-    let units = units(&top).unwrap_or_default();
-    if units.len() >= ENOUGH {
-        let threads = vec![(); pool::threads_for(usize::MAX)];
-        pool::each(&units, threads, |(), (path, depth)| match open_path(&top, path.as_ref()) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            dir => clear(&dir?, &top, *depth, &moved),
-        })?;
+    let few = Budget::of(FEW);
+    clear(&top, &top, 0, &moved, &few)?;
+    let all = Budget::of(usize::MAX);
+    if few.is_spent() {
+        // Only a faster way; what is in its way is met again, and reported, below.
+        let units = units(&top).unwrap_or_default();
+        if units.len() >= ENOUGH {
+            let threads = vec![(); pool::threads_for(usize::MAX)];
+            pool::each(&units, threads, |(), (path, depth)| match open_path(&top, path.as_ref()) {
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+                dir => clear(&dir?, &top, *depth, &moved, &all),
+            })?;
+        }
+        clear(&top, &top, 0, &moved, &all)?;
     }
     for attempt in 0.. {
-        clear(&top, &top, 0, &moved)?;
         match parent.remove_dir(name) {
             // What was too deep has been moved up and waits for its turn; or somebody is still writing.
             Err(error)
@@ -60,8 +68,27 @@ fn remove_dir(parent: &Dir, name: &BStr) -> io::Result<()> {
                     && attempt < PATIENCE + moved.load(Ordering::Relaxed) => {}
             other => return other,
         }
+        clear(&top, &top, 0, &moved, &all)?;
     }
     Ok(())
+}
+
+/// How many more entries may be removed.
+struct Budget(AtomicUsize);
+
+impl Budget {
+    fn of(entries: usize) -> Self {
+        Self(AtomicUsize::new(entries))
+    }
+
+    /// Takes one; false if there is none left.
+    fn take(&self) -> bool {
+        self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+    }
+
+    fn is_spent(&self) -> bool {
+        self.0.load(Ordering::Relaxed) == 0
+    }
 }
 
 /// Folders of one level, as soon as a level has enough of them to share between threads.
@@ -110,8 +137,12 @@ fn open_path(top: &Dir, path: &BStr) -> io::Result<Dir> {
     Ok(dir)
 }
 
-fn clear(dir: &Dir, top: &Dir, depth: usize, moved: &AtomicUsize) -> io::Result<()> {
+/// Removes what a folder holds. Once the budget is spent it comes back, and leaves the rest for another attempt.
+fn clear(dir: &Dir, top: &Dir, depth: usize, moved: &AtomicUsize, budget: &Budget) -> io::Result<()> {
     for entry in dir.entries()? {
+        if !budget.take() {
+            return Ok(());
+        }
         let name = entry.name.as_bstr();
         let kind = match entry.kind {
             Some(kind) => kind,
@@ -129,7 +160,7 @@ fn clear(dir: &Dir, top: &Dir, depth: usize, moved: &AtomicUsize) -> io::Result<
             open_dir(dir, name)?;
             dir.rename(name, top, unused_name(top, number)?.as_ref())
         } else {
-            clear(&open_dir(dir, name)?, top, depth + 1, moved)?;
+            clear(&open_dir(dir, name)?, top, depth + 1, moved, budget)?;
             dir.remove_dir(name)
         };
         match removed {

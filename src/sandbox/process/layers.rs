@@ -5,7 +5,7 @@ use std::ptr;
 
 use libc::{c_char, c_int, c_uint, c_ulong};
 
-use super::super::root::{Cover, Make, RootPlan};
+use super::super::root::{Cover, Make, RootPlan, Text};
 
 /// `prctl` is variadic and reads whole registers.
 pub(super) const ZERO: c_ulong = 0;
@@ -68,8 +68,9 @@ pub(super) unsafe fn enter_root(root: &RootPlan, trees: &mut [c_int]) -> bool {
     let none = ptr::null::<c_char>();
     // SAFETY: every pointer is null or a NUL-terminated string of the plan; `trees` has one slot per bind.
     unsafe {
-        let mount = |kind: &CStr, target: &CStr, flags: c_ulong, data: &CStr| {
-            libc::mount(kind.as_ptr(), target.as_ptr(), kind.as_ptr(), flags, data.as_ptr().cast()) == 0
+        let at = |text: Text| root.texts.pointer(text);
+        let mount = |kind: &CStr, target: Text, flags: c_ulong, data: &CStr| {
+            libc::mount(kind.as_ptr(), at(target), kind.as_ptr(), flags, data.as_ptr().cast()) == 0
         };
         let quiet = libc::MS_NOSUID | libc::MS_NODEV;
         if libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, ptr::null()) != 0 {
@@ -80,7 +81,7 @@ pub(super) unsafe fn enter_root(root: &RootPlan, trees: &mut [c_int]) -> bool {
             let flags = c_uint::from(libc::OPEN_TREE_CLONE)
                 | libc::O_CLOEXEC.cast_unsigned()
                 | libc::AT_RECURSIVE as c_uint;
-            let fd = libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, bind.source.as_ptr(), flags);
+            let fd = libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, at(bind.source), flags);
             // What may be read and has gone since it was looked at is not there to be read.
             if fd < 0 && !bind.writable && errno() == libc::ENOENT {
                 *tree = -1;
@@ -104,15 +105,15 @@ pub(super) unsafe fn enter_root(root: &RootPlan, trees: &mut [c_int]) -> bool {
                 return false;
             }
         }
-        if !mount(c"tmpfs", &root.base, quiet, c"mode=0755,size=1g") {
+        if !mount(c"tmpfs", root.base, quiet, c"mode=0755,size=1g") {
             return false;
         }
         for make in &root.makes {
-            let rc = match make {
-                Make::Dir(path) => libc::mkdir(path.as_ptr(), 0o755),
-                Make::Shared(path) => libc::mkdir(path.as_ptr(), 0o1777),
-                Make::File(path) => libc::mknod(path.as_ptr(), libc::S_IFREG | 0o644, 0),
-                Make::Link { target, path } => libc::symlink(target.as_ptr(), path.as_ptr()),
+            let rc = match *make {
+                Make::Dir(path) => libc::mkdir(at(path), 0o755),
+                Make::Shared(path) => libc::mkdir(at(path), 0o1777),
+                Make::File(path) => libc::mknod(at(path), libc::S_IFREG | 0o644, 0),
+                Make::Link { target, path } => libc::symlink(at(target), at(path)),
             };
             if rc != 0 && errno() != libc::EEXIST {
                 return false;
@@ -121,29 +122,24 @@ pub(super) unsafe fn enter_root(root: &RootPlan, trees: &mut [c_int]) -> bool {
         for (bind, &tree) in root.binds.iter().zip(trees.iter()).filter(|&(_, &tree)| tree >= 0) {
             let (from, here) = (c"".as_ptr(), libc::AT_FDCWD);
             let flags = libc::MOVE_MOUNT_F_EMPTY_PATH;
-            if libc::syscall(libc::SYS_move_mount, tree, from, here, bind.target.as_ptr(), flags) != 0 {
+            if libc::syscall(libc::SYS_move_mount, tree, from, here, at(bind.target), flags) != 0 {
                 return false;
             }
             libc::close(tree);
         }
-        if !mount(c"proc", &root.proc, quiet | libc::MS_NOEXEC | libc::MS_RDONLY, c"") {
+        if !mount(c"proc", root.proc, quiet | libc::MS_NOEXEC | libc::MS_RDONLY, c"") {
             return false;
         }
         // Terminals of its own. A kernel without them is no less safe.
-        mount(
-            c"devpts",
-            &root.pts,
-            libc::MS_NOSUID | libc::MS_NOEXEC,
-            c"newinstance,ptmxmode=0666,mode=0620",
-        );
+        mount(c"devpts", root.pts, libc::MS_NOSUID | libc::MS_NOEXEC, c"newinstance,ptmxmode=0666,mode=0620");
         for cover in &root.covers {
-            let covered = match cover {
+            let covered = match *cover {
                 Cover::Dir(path) => mount(c"tmpfs", path, quiet | libc::MS_RDONLY, c"mode=0,size=4k"),
                 Cover::File(path) => {
                     let null = c"/dev/null".as_ptr();
                     let flags = libc::MS_REMOUNT | libc::MS_BIND | quiet | libc::MS_NOEXEC | libc::MS_RDONLY;
-                    libc::mount(null, path.as_ptr(), none, libc::MS_BIND, ptr::null()) == 0
-                        && libc::mount(none, path.as_ptr(), none, flags, ptr::null()) == 0
+                    libc::mount(null, at(path), none, libc::MS_BIND, ptr::null()) == 0
+                        && libc::mount(none, at(path), none, flags, ptr::null()) == 0
                 }
             };
             // A secret that has been removed since is not there to be read.
@@ -151,7 +147,7 @@ pub(super) unsafe fn enter_root(root: &RootPlan, trees: &mut [c_int]) -> bool {
                 return false;
             }
         }
-        libc::chdir(root.base.as_ptr()) == 0
+        libc::chdir(at(root.base)) == 0
             && libc::syscall(libc::SYS_pivot_root, c".".as_ptr(), c".".as_ptr()) == 0
             && libc::umount2(c".".as_ptr(), libc::MNT_DETACH) == 0
             && libc::chdir(c"/".as_ptr()) == 0

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io;
+use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::path::Path;
 use std::sync::PoisonError;
@@ -19,7 +20,7 @@ use super::super::{
     SandboxError, UnixSockets, landlock,
 };
 use super::supervisor::{self, Plan, Report, Stage};
-use super::tree::{SUPERVISORS, SupervisedTree};
+use super::tree::{SUPERVISORS, SupervisedTree, reap_leaving};
 use super::{Streams, above_two, nonblocking, pipe, pump};
 
 /// Enough for a few system calls.
@@ -286,7 +287,7 @@ fn start(
         no_new_privs: layers.landlock() || !filters.is_empty(),
         ruleset: ruleset.as_ref().map(raw),
         filters,
-        stack: vec![0; STACK],
+        stack: vec![MaybeUninit::uninit(); STACK],
         settle_ms: i32::try_from(SETTLE.as_millis()).unwrap_or(i32::MAX),
     };
     if !layers.namespaces {
@@ -309,6 +310,7 @@ fn start(
 
 /// Forks the supervisor. In a thread: the copy has only this one, which is why it runs nothing but `supervise`.
 fn fork(plan: &mut Plan, flags: c_int) -> io::Result<pid_t> {
+    reap_leaving();
     let mut known = SUPERVISORS.lock().unwrap_or_else(PoisonError::into_inner);
     // SAFETY: signal sets are plain data. No handler of ours runs in the copy, because all signals are blocked before it exists and stay
     // so. With no stack given, the clone is a fork, on every architecture that `seccomp::architecture` lets through with flags as the

@@ -33,6 +33,10 @@ const TICK: Duration = Duration::from_millis(50);
 /// How long a tree that was sent SIGKILL may take to go. Longer means a process in an uninterruptible sleep, or a lost supervisor.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
 
+/// How much is read at a time: little at first, more for who prints much.
+const FIRST_READ: usize = 4 << 10;
+const FULL_READ: usize = 64 << 10;
+
 /// Whether this process acts as root.
 #[cfg(target_os = "linux")]
 pub(super) fn is_root() -> bool {
@@ -106,7 +110,7 @@ fn pump(
         stderr.map(|file| (file, Capture::new(command.keep_whole, command.head_tail))),
     ];
     let mut captured = [Captured::empty(), Captured::empty()];
-    let mut buffer = vec![0_u8; 64 << 10];
+    let mut buffer = vec![0_u8; FIRST_READ];
     let mut printed = 0_u64;
     // A time-out beyond what the clock can count is none.
     let deadline = started.checked_add(command.timeout);
@@ -226,12 +230,15 @@ fn pump(
 }
 
 /// Reads once; false at the end of the stream.
-fn read_some(file: &mut File, capture: &mut Capture, buffer: &mut [u8], printed: &mut u64) -> bool {
+fn read_some(file: &mut File, capture: &mut Capture, buffer: &mut Vec<u8>, printed: &mut u64) -> bool {
     match file.read(buffer) {
         Ok(0) => false,
         Ok(count) => {
             *printed += count as u64;
             capture.push(&buffer[..count]);
+            if count == buffer.len() {
+                buffer.resize(FULL_READ, 0);
+            }
             true
         }
         Err(error) => would_wait(&error),

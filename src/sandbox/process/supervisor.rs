@@ -8,6 +8,7 @@
 //! end of the runner (the control pipe closes) as the order to end everything.
 
 use std::ffi::{CStr, CString};
+use std::mem::MaybeUninit;
 use std::ptr;
 
 use libc::{c_char, c_int, c_uint, c_ulong, c_void, pid_t};
@@ -146,7 +147,7 @@ pub(super) struct Plan {
     pub late_rules: Vec<(&'static CStr, u64)>,
     pub filters: Vec<Vec<sock_filter>>,
     /// The stack of the command between clone and exec.
-    pub stack: Vec<u8>,
+    pub stack: Vec<MaybeUninit<u8>>,
     pub settle_ms: i32,
 }
 

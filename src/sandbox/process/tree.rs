@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,23 @@ const START_PATIENCE: Duration = Duration::from_secs(30);
 /// The supervisors that are running, so that they are not taken for orphans.
 pub(super) static SUPERVISORS: Mutex<BTreeSet<pid_t>> = Mutex::new(BTreeSet::new());
 
+/// Supervisors that have said that nobody is left, and are about to end. To take its namespaces down costs the kernel about as much as
+/// to make them; nobody waits for that. They are reaped when the next one is started.
+static LEAVING: Mutex<Vec<pid_t>> = Mutex::new(Vec::new());
+
+/// Reaps the supervisors that have ended since.
+pub(super) fn reap_leaving() {
+    let mut leaving = LEAVING.lock().unwrap_or_else(PoisonError::into_inner);
+    leaving.retain(|&pid| {
+        // SAFETY: our own child, reaped by nobody else.
+        let gone = unsafe { libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG) } != 0;
+        if gone {
+            SUPERVISORS.lock().unwrap_or_else(PoisonError::into_inner).remove(&pid);
+        }
+        !gone
+    });
+}
+
 /// A supervisor and what it supervises. Dropping it ends the tree.
 pub(super) struct SupervisedTree {
     pid: pid_t,
@@ -27,12 +44,22 @@ pub(super) struct SupervisedTree {
     control: Option<File>,
     reaped: bool,
     killed: bool,
+    /// It has said that nobody is left.
+    done: bool,
 }
 
 impl SupervisedTree {
     /// A supervisor that was just forked, and our ends of its pipes, which do not block.
     pub(super) fn new(pid: pid_t, pid_namespace: bool, reports: File, control: File) -> Self {
-        Self { pid, pid_namespace, reports, control: Some(control), reaped: false, killed: false }
+        Self {
+            pid,
+            pid_namespace,
+            reports,
+            control: Some(control),
+            reaped: false,
+            killed: false,
+            done: false,
+        }
     }
 
     /// Waits until the command has started or could not be.
@@ -124,14 +151,19 @@ impl SupervisedTree {
     /// Reaps the supervisor; false if it is still there afterwards.
     fn wait(&mut self, patience: Duration) -> bool {
         let until = Instant::now() + patience;
+        let mut handle = None;
         while !self.reaped {
             // SAFETY: our own child, reaped by nobody else.
             let rc = unsafe { libc::waitpid(self.pid, std::ptr::null_mut(), libc::WNOHANG) };
+            let now = Instant::now();
             if rc != 0 {
                 self.reaped = true;
                 SUPERVISORS.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.pid);
-            } else if Instant::now() >= until {
+            } else if now >= until {
                 return false;
+            } else if let Some(handle) = handle.get_or_insert_with(|| process_handle(self.pid)) {
+                let mut polled = [poll_for(handle.as_raw_fd(), libc::POLLIN)];
+                let _ = poll(&mut polled, until - now);
             } else {
                 std::thread::sleep(Duration::from_micros(100));
             }
@@ -156,6 +188,7 @@ impl Tree for SupervisedTree {
                 Report::Exited { status } => events.push(Event::Exited(exit_of(status))),
                 Report::Done { survivors, .. } => {
                     events.push(Event::Gone { survivors });
+                    self.done = true;
                     break;
                 }
                 Report::Started => {}
@@ -190,10 +223,23 @@ impl Drop for SupervisedTree {
     fn drop(&mut self) {
         // For the supervisor the end of the control pipe is the order to end everything.
         self.control = None;
+        if self.done && !self.wait(Duration::ZERO) {
+            LEAVING.lock().unwrap_or_else(PoisonError::into_inner).push(self.pid);
+            return;
+        }
         if !self.wait(Duration::from_secs(5)) {
             self.abandon();
             self.wait(Duration::from_secs(1));
         }
+    }
+}
+
+/// A descriptor that becomes readable when our child ends; none before Linux 5.3.
+fn process_handle(pid: pid_t) -> Option<OwnedFd> {
+    // SAFETY: takes numbers; the new descriptor, which closes on exec, is owned by nobody else.
+    unsafe {
+        let fd = c_int::try_from(libc::syscall(libc::SYS_pidfd_open, pid, 0)).ok().filter(|fd| *fd >= 0)?;
+        Some(OwnedFd::from_raw_fd(fd))
     }
 }
 

@@ -50,6 +50,27 @@ fn writes_outside_are_refused() {
 }
 
 #[test]
+fn a_place_in_shared_memory_or_in_tmp_is_a_place_like_any_other() {
+    for base in ["/dev/shm", "/tmp"] {
+        if !Path::new(base).is_dir() {
+            continue;
+        }
+        for bench in Bench::isolated(Network::Host) {
+            let bench = Bench { dir: tempfile::tempdir_in(base).unwrap(), ..bench };
+            let (work, beside) = (bench.dir.path().join("work"), bench.dir.path().join("beside"));
+            std::fs::create_dir(&work).unwrap();
+            std::fs::write(&beside, "mine").unwrap();
+            let bench =
+                Bench { policy: Policy { writable: vec![work.clone()], ..bench.policy.clone() }, ..bench };
+            assert_eq!(bench.out("echo x > a && cat a"), "x\n", "{bench} in {base}");
+            assert_eq!(std::fs::read(work.join("a")).unwrap(), b"x\n");
+            let outcome = bench.run(&bench.sh(&format!("cat {}", beside.display())));
+            assert_ne!(outcome.exit, Exit::Code(0), "{bench} in {base}");
+        }
+    }
+}
+
+#[test]
 fn home_and_the_runner_are_out_of_reach() {
     let home = std::env::var_os("HOME").unwrap();
     for bench in Bench::isolated(Network::Host) {

@@ -140,10 +140,7 @@ impl<'a> Reader<'a> {
         if self.stored.fetch_add(length, Ordering::Relaxed).saturating_add(length) > limit {
             return Err(WorktreeError::TooLarge { what: "bytes of new content", limit });
         }
-        if !local.objects.exists_without_refresh(&id) {
-            gix::objs::Write::write_buf_with_known_id(&local.objects, Kind::Blob, &local.buf, id)
-                .map_err(fail)?;
-        }
+        crate::git::loose::store(&local.objects, Kind::Blob, &local.buf, id).map_err(fail)?;
         Ok(Content::Stored(kind.into(), id))
     }
 

@@ -73,9 +73,7 @@ fn store_tree(
 ) -> Result<ObjectId, WorktreeError> {
     let data = encode_tree(entries.iter().map(|(name, mode, id)| (*name, *mode, id)));
     let id = hash_object(hash, Kind::Tree, ObjectId::null(hash), &data)?;
-    if !repo.objects.exists_without_refresh(&id) {
-        gix::objs::Write::write_buf_with_known_id(&repo.objects, Kind::Tree, &data, id)
-            .map_err(|source| WorktreeError::Store { path: path.to_owned(), source: source.into() })?;
-    }
+    crate::git::loose::store(&repo.objects, Kind::Tree, &data, id)
+        .map_err(|source| WorktreeError::Store { path: path.to_owned(), source: source.into() })?;
     Ok(id)
 }
