@@ -279,7 +279,7 @@ impl Session<'_> {
             self.keep_warm(linked.path())?;
         }
         let interrupted = outcome.ended == Ended::Interrupted;
-        let capture = match self.changed_frozen(linked.path())? {
+        let capture = match self.changed_frozen(linked.path()) {
             None => capture,
             // What judges was not what was frozen any more: a program under test had written to it.
             Some(_) => Capture { report: None, no_report: Some(NoReport::FrozenChanged), ..capture },
@@ -297,7 +297,7 @@ impl Session<'_> {
     }
 
     /// A frozen path that is not what was frozen any more, in the worktree of a check that has run.
-    fn changed_frozen(&self, place: &Path) -> Result<Option<BString>> {
+    fn changed_frozen(&self, place: &Path) -> Option<BString> {
         for entry in &self.guards.frozen.entries {
             let hash = self.repo.hash_kind();
             let is_same = |bytes: Vec<u8>| blob_id(hash, &bytes).0 == entry.id;
@@ -305,10 +305,10 @@ impl Session<'_> {
             let Ok(path) = gix::path::from_bstring(entry.path.clone()) else { continue };
             let plain = path.to_str().is_none_or(|path| is_plain(place, path));
             if !plain || !fs::read(place.join(&path)).is_ok_and(is_same) {
-                return Ok(Some(entry.path.clone()));
+                return Some(entry.path.clone());
             }
         }
-        Ok(None)
+        None
     }
 
     /// What the verdict is read from.
