@@ -271,6 +271,7 @@ impl Bench {
 
     /// Looks at a run from outside while it lasts.
     #[cfg(target_os = "linux")]
+    #[allow(clippy::unnecessary_wraps, reason = "None where the system tells nothing of another process")]
     fn watch_run(&self, iterations: u32) -> Option<Watched> {
         self.start(iterations);
         let mut child = self.git_loop(&["run", "bench"]).spawn().expect("git-loop runs");

@@ -168,3 +168,30 @@ fn a_receipt_that_contradicts_the_contract_or_itself_does_not_verify() {
         crate::verify::refused(&env, pointer, &forged, needle);
     }
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_candidate_cannot_write_into_the_memory_of_what_judges_it() {
+    if !crate::support::tool("python3") {
+        return;
+    }
+    let env = TestEnv::new();
+    numbers(&env, "echo 1 > src/a\n", "");
+    let check = r#"python3 - <<'EOF'
+import ctypes, os
+libc = ctypes.CDLL(None, use_errno=True)
+numbers = {"x86_64": (101, 310, 311), "aarch64": (117, 270, 271)}[os.uname().machine]
+for name, number in zip(("ptrace", "readv", "writev"), numbers):
+    result = libc.syscall(number, 16, os.getppid(), 0, 0, 0, 0) if name == "ptrace" else libc.syscall(number, os.getppid(), 0, 0, 0, 0, 0)
+    print("ok" if result == -1 and ctypes.get_errno() == 1 else "fail", name)
+print("done 3")
+EOF
+[ "$(cat src/a)" = 1 ]
+"#;
+    env.write("check.sh", check);
+    env.commit("A check that tries");
+    env.git_loop(&["run", "fix", "--once", "--json"]);
+    let show = env.git_loop(&["show", "fix", "1", "--json"]).expect_code(0).json();
+    let check = &show["record"]["body"]["receipt"]["check"];
+    assert_eq!(check["counts"]["passed"], 3, "{check}");
+}
