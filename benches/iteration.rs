@@ -31,10 +31,15 @@ fn main() {
         return;
     }
     let place = std::env::var_os("GIT_LOOP_BENCH_DIR").map_or_else(std::env::temp_dir, PathBuf::from);
-    let dir = tempfile::Builder::new().prefix("git-loop-bench-").tempdir_in(&place).expect("a temporary folder");
+    let dir =
+        tempfile::Builder::new().prefix("git-loop-bench-").tempdir_in(&place).expect("a temporary folder");
     let bench = Bench::new(dir.path().canonicalize().expect("the folder exists"));
 
-    println!("in {}, git-loop of profile {}", place.display(), if cfg!(debug_assertions) { "dev" } else { "bench" });
+    println!(
+        "in {}, git-loop of profile {}",
+        place.display(),
+        if cfg!(debug_assertions) { "dev" } else { "bench" }
+    );
     let bare = bench.bare_processes();
     println!("{:<44}{:>9.2} ms", "worker and check, bare", ms(bare));
     let nothing = least(ROUNDS * 4, || bench.time(&["--version"]));
@@ -45,7 +50,12 @@ fn main() {
     for (iterations, run) in [(FEW, &few), (MANY, &many)] {
         let per = run.0 / iterations;
         println!("run of {iterations}:");
-        println!("{:<44}{:>9.2} ms   median {:.2}", "  wall an iteration, all included", ms(per), ms(run.1 / iterations));
+        println!(
+            "{:<44}{:>9.2} ms   median {:.2}",
+            "  wall an iteration, all included",
+            ms(per),
+            ms(run.1 / iterations)
+        );
         println!(
             "{:<44}{:>9.2} ms   median {:.2}",
             "  our own share of it",
@@ -120,11 +130,13 @@ impl Bench {
             fs::create_dir_all(this.root.join(folder)).expect("a folder");
         }
         let home = this.root.join("home");
-        fs::write(home.join("gitconfig"), "[init]\n\tdefaultBranch = main\n[gc]\n\tauto = 0\n").expect("a file");
+        fs::write(home.join("gitconfig"), "[init]\n\tdefaultBranch = main\n[gc]\n\tauto = 0\n")
+            .expect("a file");
         let key = PrivateKey::random(&mut ssh_key::rand_core::OsRng, Algorithm::Ed25519).expect("a key");
         key.write_openssh_file(&home.join("key"), LineEnding::LF).expect("the key is written");
         let public = key.public_key().to_openssh().expect("the public key can be written");
-        let trust = format!("runner@example.org namespaces=\"git\" {public}\nann@example.org {}\n", other_key());
+        let trust =
+            format!("runner@example.org namespaces=\"git\" {public}\nann@example.org {}\n", other_key());
         fs::write(home.join("allowed_signers"), trust).expect("a file");
 
         for at in 0..8 {
@@ -146,12 +158,19 @@ impl Bench {
     fn command(&self, program: impl AsRef<std::ffi::OsStr>) -> Command {
         let home = self.root.join("home");
         let mut command = Command::new(program);
-        command.current_dir(&self.repo).env_clear().stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        command
+            .current_dir(&self.repo)
+            .env_clear()
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("HOME", &home);
         command.env("TMPDIR", home.join("tmp")).env("XDG_CACHE_HOME", home.join("cache"));
         command.env("GIT_CONFIG_NOSYSTEM", "1").env("GIT_CONFIG_GLOBAL", home.join("gitconfig"));
         for person in ["AUTHOR", "COMMITTER"] {
-            command.env(format!("GIT_{person}_NAME"), "Bench").env(format!("GIT_{person}_EMAIL"), "b@example.org");
+            command
+                .env(format!("GIT_{person}_NAME"), "Bench")
+                .env(format!("GIT_{person}_EMAIL"), "b@example.org");
         }
         command
     }
@@ -194,7 +213,9 @@ impl Bench {
 
     /// Starts the loop anew.
     fn start(&self, iterations: u32) {
-        for name in self.git(&["for-each-ref", "--format=%(refname)", "refs/loops", "refs/notes/loops"]).lines() {
+        for name in
+            self.git(&["for-each-ref", "--format=%(refname)", "refs/loops", "refs/notes/loops"]).lines()
+        {
             self.git(&["update-ref", "-d", name]);
         }
         // Every round begins with the objects of the base alone.
@@ -212,7 +233,8 @@ impl Bench {
         least(ROUNDS, || {
             self.start(iterations);
             let begin = Instant::now();
-            let output = self.git_loop(&["run", "bench"]).stderr(Stdio::piped()).output().expect("git-loop runs");
+            let output =
+                self.git_loop(&["run", "bench"]).stderr(Stdio::piped()).output().expect("git-loop runs");
             let time = begin.elapsed();
             // 12: the limit of iterations.
             assert_eq!(output.status.code(), Some(12), "{}", String::from_utf8_lossy(&output.stderr));
@@ -231,9 +253,11 @@ impl Bench {
         let ids = self.git(&["rev-list", "--first-parent", "refs/loops/bench/ledger"]);
         for id in ids.lines() {
             let record: serde_json::Value =
-                serde_json::from_str(&self.git(&["cat-file", "blob", &format!("{id}:record.json")])).expect("JSON");
+                serde_json::from_str(&self.git(&["cat-file", "blob", &format!("{id}:record.json")]))
+                    .expect("JSON");
             let receipt = &record["body"]["receipt"];
-            let found = [&receipt["worker"]["run"], &receipt["check"]["run"]].map(|run| run["duration_ms"].as_f64());
+            let found =
+                [&receipt["worker"]["run"], &receipt["check"]["run"]].map(|run| run["duration_ms"].as_f64());
             for (list, time) in times.iter_mut().zip(found) {
                 list.extend(time);
             }
@@ -260,7 +284,8 @@ impl Bench {
             seen.peak_kib = seen.peak_kib.max(peak.unwrap_or(0));
             let files = fs::read_dir(proc.join("fd")).map_or(0, Iterator::count);
             seen.most_files = seen.most_files.max(files);
-            let children = fs::read_to_string(proc.join(format!("task/{}/children", child.id()))).unwrap_or_default();
+            let children =
+                fs::read_to_string(proc.join(format!("task/{}/children", child.id()))).unwrap_or_default();
             seen.most_children = seen.most_children.max(children.split_whitespace().count());
             std::thread::sleep(Duration::from_millis(2));
         }

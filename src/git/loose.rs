@@ -1,0 +1,327 @@
+//! Small loose objects (`gitformat-loose(5)`), which are what a loop writes and reads all the time.
+//!
+//! They are written without compression: what fits a block or two of the disk gains little by it, and to set a compressor up costs
+//! ten times as much as the rest. git reads such files as it reads its own (it writes them with `core.compression = 0`), and
+//! compresses the objects when it packs them. They are read without a memory map, for the same reason. Whatever is large, packed or
+//! odd is left to gix.
+
+use std::cell::RefCell;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::SystemTime;
+
+use gix::ObjectId;
+use gix::hash::oid;
+use gix::objs::Kind;
+use gix::zlib::{Inflate, Status};
+
+/// Two blocks of nearly every file system.
+const SMALL: usize = 8192;
+/// More than the header, the frame of one stored block and the checksum take.
+const FRAME: usize = 48;
+/// The largest file that is read here.
+const LARGEST_FILE: usize = 64 << 10;
+/// The largest object that is read here.
+const LARGEST_OBJECT: u64 = 1 << 20;
+/// Where one object was not loose, the next few are not looked for either: they will be in the same pack.
+const SKIPPED: u32 = 7;
+
+/// Where an object is, if it is loose, below the folder `objects`.
+pub(super) fn path(objects: &Path, id: &oid) -> PathBuf {
+    let mut buffer = gix::hash::Kind::hex_buf();
+    let hex = id.hex_to_buf(buffer.as_mut());
+    let mut path = PathBuf::with_capacity(objects.as_os_str().len() + hex.len() + 3);
+    path.push(objects);
+    path.push(&hex[..2]);
+    path.push(&hex[2..]);
+    path
+}
+
+/// Stores an object under its id, unless it is there. A loose one gets a new date, as git gives it, so that `git gc` does not take
+/// an old unreachable object while we are about to reach it. An empty file, which is what a loss of power leaves, counts as nothing.
+pub(crate) fn store(objects: &gix::OdbHandle, kind: Kind, bytes: &[u8], id: ObjectId) -> gix::Result<()> {
+    let path = path(objects.store_ref().path(), &id);
+    let stored = match File::open(&path) {
+        Ok(file) => {
+            let _ = file.set_modified(SystemTime::now());
+            file.metadata().is_ok_and(|meta| meta.len() > 0)
+        }
+        Err(_) => objects.exists_without_refresh(&id),
+    };
+    if stored {
+        return Ok(());
+    }
+    if bytes.len() + FRAME <= SMALL {
+        return write(&path, kind, bytes).map_err(gix::Error::from_error);
+    }
+    gix::objs::Write::write_buf_with_known_id(objects, kind, bytes, id).map(drop)
+}
+
+/// Writes an object to `path`, which is `objects/xx/…`, in one go: a file of this name is always whole.
+fn write(path: &Path, kind: Kind, bytes: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    let mut raw = Vec::with_capacity(bytes.len() + FRAME);
+    raw.extend_from_slice(&gix::objs::encode::loose_header(kind, bytes.len() as u64));
+    raw.extend_from_slice(bytes);
+    let mut stream = Vec::with_capacity(raw.len() + FRAME);
+    put_stored(&mut stream, &raw);
+    let (temporary, mut file) = create(folder)?;
+    let written = file.write_all(&stream).and_then(|()| {
+        drop(file);
+        std::fs::rename(&temporary, path)
+    });
+    if written.is_err() {
+        let _ = std::fs::remove_file(&temporary);
+    }
+    written
+}
+
+/// Makes a new file in `folder`, and the folder if it is missing. git removes it when it packs the last object in it, at any time,
+/// hence more than once.
+fn create(folder: &Path) -> io::Result<(PathBuf, File)> {
+    const TRIES: usize = 8;
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o444);
+    for _ in 0..TRIES {
+        let path = folder.join(unused_name());
+        match options.open(&path) {
+            Ok(file) => return Ok((path, file)),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) if error.kind() == io::ErrorKind::NotFound => match std::fs::create_dir(folder) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            },
+            Err(error) => return Err(error),
+        }
+    }
+    Err(io::ErrorKind::NotFound.into())
+}
+
+/// A name as git gives its own: `git prune` knows what is left of a process that was killed.
+fn unused_name() -> String {
+    static COUNTER: AtomicU32 = AtomicU32::new(0);
+    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |at| at.subsec_nanos());
+    format!("tmp_obj_{}_{nanos}_{count}", std::process::id())
+}
+
+/// Reads a small loose object into `out`. `None` says only that somebody else has to look for it. The content is not compared with
+/// the id.
+pub(crate) fn read(objects: &Path, id: &oid, out: &mut Vec<u8>) -> Option<Kind> {
+    thread_local!(static READER: RefCell<Reader> = RefCell::new(Reader::default()));
+    READER.with_borrow_mut(|reader| reader.read(objects, id, out))
+}
+
+/// What is used again from one object to the next.
+#[derive(Default)]
+struct Reader {
+    inflate: Inflate,
+    file: Vec<u8>,
+    skip: u32,
+}
+
+impl Reader {
+    fn read(&mut self, objects: &Path, id: &oid, out: &mut Vec<u8>) -> Option<Kind> {
+        if self.skip > 0 {
+            self.skip -= 1;
+            return None;
+        }
+        let file = match File::open(path(objects, id)) {
+            Ok(file) => file,
+            Err(_) => {
+                self.skip = SKIPPED;
+                return None;
+            }
+        };
+        let length = self.fill(file).ok()??;
+        let input = &self.file[..length];
+        let size = match stored(input) {
+            Some(raw) => {
+                let (kind, size, header) = gix::objs::decode::loose_header(raw).ok()?;
+                out.clear();
+                out.extend_from_slice(&raw[header..]);
+                Some((kind, size))
+            }
+            None => self.inflate(length, out),
+        };
+        size.filter(|(_, size)| *size == out.len() as u64).map(|(kind, _)| kind)
+    }
+
+    /// Reads a file of at most [`LARGEST_FILE`] bytes and says how many they are.
+    fn fill(&mut self, mut file: File) -> io::Result<Option<usize>> {
+        self.file.resize(LARGEST_FILE, 0);
+        let mut length = 0;
+        while length < self.file.len() {
+            match file.read(&mut self.file[length..]) {
+                Ok(0) => return Ok(Some(length)),
+                Ok(count) => length += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(None)
+    }
+
+    fn inflate(&mut self, length: usize, out: &mut Vec<u8>) -> Option<(Kind, u64)> {
+        let input = &self.file[..length];
+        let mut start = [0_u8; 64];
+        self.inflate.reset();
+        let (status, consumed, written) = self.inflate.prefix(input, &mut start).ok()?;
+        let (kind, size, header) = gix::objs::decode::loose_header(&start[..written]).ok()?;
+        if size > LARGEST_OBJECT {
+            return None;
+        }
+        if status == Status::StreamEnd {
+            out.clear();
+            out.extend_from_slice(&start[header..written]);
+        } else {
+            let length = usize::try_from(size).ok().filter(|length| written - header <= *length)?;
+            self.inflate.rest(&input[consumed..], &start[..written], header, out, length).ok()?;
+        }
+        Some((kind, size))
+    }
+}
+
+/// What a zlib stream of exactly one stored block holds.
+fn stored(stream: &[u8]) -> Option<&[u8]> {
+    let (head, rest) = stream.split_first_chunk::<7>()?;
+    let [0x78, 0x01, 1, low, high, not_low, not_high] = *head else { return None };
+    let length = u16::from_le_bytes([low, high]);
+    let (data, checksum) = rest.split_at_checked(usize::from(length))?;
+    let whole = u16::from_le_bytes([not_low, not_high]) == !length && checksum == adler32(data).to_be_bytes();
+    whole.then_some(data)
+}
+
+/// A zlib stream (RFC 1950) of stored blocks (RFC 1951, 3.2.4).
+pub(crate) fn put_stored(out: &mut Vec<u8>, data: &[u8]) {
+    const BLOCK: usize = 0xffff;
+    out.extend_from_slice(&[0x78, 0x01]);
+    let mut rest = data;
+    loop {
+        let (block, after) = rest.split_at(rest.len().min(BLOCK));
+        let length = u16::try_from(block.len()).unwrap_or(u16::MAX);
+        out.push(u8::from(after.is_empty()));
+        out.extend_from_slice(&length.to_le_bytes());
+        out.extend_from_slice(&(!length).to_le_bytes());
+        out.extend_from_slice(block);
+        rest = after;
+        if rest.is_empty() {
+            break;
+        }
+    }
+    out.extend_from_slice(&adler32(data).to_be_bytes());
+}
+
+/// The checksum of RFC 1950.
+fn adler32(data: &[u8]) -> u32 {
+    const MODULUS: u32 = 65521;
+    // The longest run whose sums cannot overflow 32 bits.
+    const RUN: usize = 5552;
+    let (mut a, mut b) = (1u32, 0u32);
+    for run in data.chunks(RUN) {
+        for byte in run {
+            a += u32::from(*byte);
+            b += a;
+        }
+        a %= MODULUS;
+        b %= MODULUS;
+    }
+    b << 16 | a
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn the_checksum_matches_its_published_value() {
+        // RFC 1950's own sample in Wikipedia.
+        assert_eq!(adler32(b"Wikipedia"), 0x11e6_0398);
+        assert_eq!(adler32(b""), 1);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(32))]
+        #[test]
+        fn stored_streams_inflate_to_what_they_hold(
+            byte: u8,
+            length in prop_oneof![0usize..300, 65_530usize..65_540, 131_060usize..131_080],
+        ) {
+            let data = vec![byte; length];
+            let mut stream = Vec::new();
+            put_stored(&mut stream, &data);
+            let mut out = vec![0; length + 1];
+            let (_, consumed, produced) =
+                Inflate::default().once(&stream, &mut out).unwrap();
+            prop_assert_eq!((consumed, produced), (stream.len(), length));
+            prop_assert_eq!(&out[..length], &data[..]);
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn reading_is_total(mut bytes in proptest::collection::vec(any::<u8>(), 0..200), framed: bool) {
+            let dir = tempfile::tempdir().unwrap();
+            let id = ObjectId::from_hex(b"0123456789012345678901234567890123456789").unwrap();
+            std::fs::create_dir(dir.path().join("01")).unwrap();
+            if framed {
+                let mut stream = Vec::new();
+                put_stored(&mut stream, &bytes);
+                bytes = stream;
+            }
+            std::fs::write(path(dir.path(), &id), &bytes).unwrap();
+            let _ = Reader::default().read(dir.path(), &id, &mut Vec::new());
+        }
+    }
+
+    #[test]
+    fn what_git_compressed_is_read_and_what_is_odd_is_left_to_others() {
+        use crate::git::testing::TestRepo;
+        let repo = TestRepo::new();
+        let objects = repo.path().join(".git/objects");
+        let mut out = Vec::new();
+        for content in ["", "short", &"long ".repeat(5000)] {
+            let id = repo.git_with_input(["hash-object", "-w", "--stdin"], content);
+            let id = ObjectId::from_hex(id.trim().as_bytes()).unwrap();
+            assert_eq!(Reader::default().read(&objects, &id, &mut out), Some(Kind::Blob));
+            assert_eq!(out, content.as_bytes());
+        }
+        let bomb = repo.git_with_input(["hash-object", "-w", "--stdin"], &"0".repeat(2 << 20));
+        let bomb = ObjectId::from_hex(bomb.trim().as_bytes()).unwrap();
+        let mut reader = Reader::default();
+        assert_eq!(reader.read(&objects, &bomb, &mut out), None, "a small file, a large object");
+        assert_eq!(reader.skip, 0);
+        assert_eq!(reader.read(&objects, &ObjectId::null(gix::hash::Kind::Sha1), &mut out), None);
+        assert_eq!(reader.skip, SKIPPED, "what is not loose is packed, and so is what comes next");
+    }
+
+    #[test]
+    fn git_reads_what_is_written_and_packs_it() {
+        use crate::git::Durability;
+        use crate::git::testing::TestRepo;
+        for format in ["sha1", "sha256"] {
+            let repo = TestRepo::with(&[&format!("--object-format={format}")]);
+            let open = repo.open();
+            let objects = open.common_dir().join("objects");
+            for len in [0, 1, SMALL - FRAME, SMALL - FRAME + 1, 100_000] {
+                let content = "x".repeat(len);
+                let id = open.write_raw(Kind::Blob, content.as_bytes(), Durability::Fsync).unwrap();
+                let mut read_back = Vec::new();
+                assert_eq!(read(&objects, &id, &mut read_back), Some(Kind::Blob), "{len}");
+                assert_eq!(read_back, content.as_bytes());
+                assert_eq!(repo.git(["cat-file", "-p", &id.to_string()]).len(), len);
+                assert_eq!(repo.git_with_input(["hash-object", "--stdin"], &content).trim(), id.to_string());
+                repo.git(["update-ref", &format!("refs/tags/of-{len}"), &id.to_string()]);
+            }
+            repo.git(["fsck", "--strict"]);
+            repo.git(["repack", "-adq"]);
+            repo.git(["fsck", "--strict"]);
+        }
+    }
+}
