@@ -130,6 +130,23 @@ impl HostEnv {
     }
 }
 
+/// The name of this machine, without white space; `localhost` where there is none.
+#[cfg(unix)]
+pub fn host_name() -> String {
+    let mut name = [0_u8; 256];
+    // SAFETY: the buffer is ours and its length is given.
+    let known = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len()) } == 0;
+    let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
+    let name = if known { String::from_utf8_lossy(&name[..end]).into_owned() } else { String::new() };
+    if name.is_empty() { "localhost".into() } else { name.replace(char::is_whitespace, "-") }
+}
+
+/// The name of this machine: not asked for here.
+#[cfg(not(unix))]
+pub fn host_name() -> String {
+    "localhost".into()
+}
+
 #[cfg(unix)]
 fn is_executable(path: &Path) -> bool {
     use std::os::unix::fs::PermissionsExt;

@@ -19,6 +19,7 @@
 //! | [`render`] | what people read |
 //! | [`escape`] | hostile text, shown so that it can hide nothing |
 //! | [`canonical`], [`money`], [`oid`], [`at`] | canonical JSON and hashes; micro-dollars; object ids; times |
+//! | [`setup`] | what `git loop init` looks at and writes |
 //! | [`host`] | the environment that this process was started in |
 
 pub mod at;
@@ -40,6 +41,7 @@ pub mod money;
 pub mod oid;
 pub mod render;
 pub mod sandbox;
+pub mod setup;
 pub mod sign;
 pub mod worker;
 pub mod worktree;

@@ -219,6 +219,43 @@ fn a_corrupt_record_is_named() {
 }
 
 #[test]
+fn a_policy_is_refused_and_not_ignored() {
+    let env = TestEnv::new();
+    numbers(&env, HONEST, "");
+    env.write(".loops/policy.toml", "class = { \"src/**\" = \"lasting_code\" }\n");
+    env.commit("A policy");
+    clear(env.git_loop(&["start", "fix"]), 1, "policies are not built yet");
+}
+
+#[test]
+fn notes_in_the_middle_of_a_merge_are_found_out_before_a_worker_runs() {
+    let env = TestEnv::new();
+    numbers(&env, HONEST, "");
+    env.git_loop(&["start", "fix"]).expect_code(0);
+    let git_dir = env.repo().join(".git");
+    std::fs::create_dir_all(git_dir.join("NOTES_MERGE_WORKTREE")).unwrap();
+    std::fs::write(git_dir.join("NOTES_MERGE_WORKTREE/x"), "conflict\n").unwrap();
+    std::fs::write(git_dir.join("NOTES_MERGE_REF"), "ref: refs/notes/loops/fix\n").unwrap();
+    std::fs::write(git_dir.join("NOTES_MERGE_PARTIAL"), format!("{}\n", env.git(&["rev-parse", "HEAD"])))
+        .unwrap();
+    clear(env.git_loop(&["run", "fix"]), 30, "notes");
+}
+
+#[test]
+fn a_check_that_prints_more_than_is_kept_gives_no_verdict() {
+    let env = TestEnv::new();
+    numbers(&env, "echo 1 > src/a; touch src/big\n", "");
+    env.write("check.sh", "[ ! -e src/big ] || head -c 20000000 /dev/zero | tr '\\0' x\necho\necho fail a\necho done 1\nexit 1\n");
+    env.commit("A check that shouts");
+    env.git_loop(&["run", "fix", "--once"]).expect_code(0);
+    let show = env.git_loop(&["show", "fix", "1", "--json"]).expect_code(0).json();
+    let receipt = &show["record"]["body"]["receipt"];
+    assert_eq!(receipt["decision"]["outcome_reason"], "verifier_failed");
+    assert_eq!(receipt["check"]["no_report"], "too_large");
+    env.git_loop(&["verify", "fix"]).expect_code(0);
+}
+
+#[test]
 fn bad_arguments_end_as_gits_do() {
     let env = TestEnv::new();
     for args in [
@@ -230,6 +267,8 @@ fn bad_arguments_end_as_gits_do() {
     ] {
         env.git_loop(args).expect_code(129);
     }
+    let json = env.git_loop(&["frobnicate", "--json"]).expect_code(129).json();
+    assert_eq!(json["status"], "error");
     env.git_loop(&["--version"]).expect_code(0);
     env.git_loop(&["--help"]).expect_code(0);
 }

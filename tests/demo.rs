@@ -14,7 +14,7 @@ fn the_demo_plays_its_story_and_leaves_nothing_behind() {
         "the push is refused",
         "ok fix: 13 records and 4 decisions hold",
     ] {
-        assert!(output.stderr.contains(needle), "{needle:?} not in {}", output.stderr);
+        assert!(output.stdout.contains(needle), "{needle:?} not in {}", output.stdout);
     }
     assert_eq!(std::fs::read_dir(env.home().join("tmp")).unwrap().count(), before);
 }

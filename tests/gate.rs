@@ -24,7 +24,7 @@ sed 's/^line 5$/line five/' src/long > src/new && cat src/new > src/long && rm s
 ";
 
 /// A converged `lasting_code` loop `keep`, a bare remote that has its base, and the hook installed.
-fn converged() -> (TestEnv, PathBuf) {
+pub fn converged() -> (TestEnv, PathBuf) {
     let env = TestEnv::new();
     let long = (1..=20).fold(String::new(), |text, number| text + &format!("line {number}\n"));
     env.write("src/long", long);

@@ -22,7 +22,8 @@ fn slow_loop(env: &TestEnv) {
 
 fn spawn(env: &TestEnv, args: &[&str]) -> Child {
     let mut command = env.command(env!("CARGO_BIN_EXE_git-loop"), env.repo());
-    command.args(args).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap()
+    let log = std::fs::File::create(env.home().join("stderr")).unwrap();
+    command.args(args).stdout(Stdio::null()).stderr(log).spawn().unwrap()
 }
 
 fn wait_for(what: &str, mut done: impl FnMut() -> bool) {
@@ -156,7 +157,8 @@ fn a_killed_runner_loses_nothing_wherever_it_was() {
         std::thread::sleep(Duration::from_millis(60 + (round * 37) % 300));
         signal(&child, libc::SIGKILL);
         let code = child.wait().unwrap().code();
-        assert!(code.is_none() || code == Some(12), "{code:?}");
+        let said = std::fs::read_to_string(env.home().join("stderr")).unwrap();
+        assert!(code.is_none() || code == Some(12), "{code:?}: {said}");
         let output = env.git_loop(&["verify", "fix"]);
         assert_eq!(output.code, 0, "round {round}: {output:?}");
         let json = env.git_loop(&["status", "fix", "--json"]).expect_code(0).json();
@@ -175,6 +177,26 @@ fn a_killed_runner_loses_nothing_wherever_it_was() {
         .collect();
     let expected: Vec<String> = (1..=numbers.len()).map(|number| number.to_string()).collect();
     assert_eq!(numbers, expected);
+}
+
+#[test]
+fn an_iteration_whose_runner_was_killed_is_recorded_as_abandoned_by_the_next() {
+    let env = TestEnv::new();
+    slow_loop(&env);
+    let mut child = spawn(&env, &["run", "fix"]);
+    wait_for("the second iteration", || in_second_iteration(&env));
+    signal(&child, libc::SIGKILL);
+    child.wait().unwrap();
+    wait_for("the worker to be ended", || !alive(&env, 2));
+    let next = env.git_loop(&["run", "fix", "--once"]).expect_code(0);
+    assert!(next.stderr.contains("iteration 2: was interrupted; recorded as abandoned"), "{next:?}");
+    tidy(&env);
+    let show = env.git_loop(&["show", "fix", "2", "--json"]).expect_code(0).json();
+    let receipt = &show["record"]["body"]["receipt"];
+    assert_eq!(receipt["decision"]["outcome_reason"], "abandoned");
+    // It counts: the next one has the next number.
+    let story = env.git(&["log", "--first-parent", "--format=%s", "refs/loops/fix/ledger"]);
+    assert!(story.lines().next().unwrap().starts_with("iteration 3 accepted"), "{story}");
 }
 
 #[test]

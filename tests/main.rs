@@ -2,13 +2,17 @@
 
 mod support;
 
+mod attacks;
 mod bad_input;
 mod docs;
 
 mod demo;
+mod formats;
 mod gate;
+mod init;
 mod interrupt;
 mod isolation;
+mod keys;
 mod loops;
 mod places;
 mod review;

@@ -9,7 +9,7 @@ use crate::support::{TestEnv, tool};
 
 /// One record commit, taken apart so that any piece can be changed and the rest put together with stock git.
 #[derive(Clone)]
-struct Forge {
+pub struct Forge {
     files: BTreeMap<String, (String, Vec<u8>)>,
     parents: Vec<String>,
     message: String,
@@ -19,7 +19,7 @@ struct Forge {
 }
 
 impl Forge {
-    fn read(env: &TestEnv, commit: &str) -> Self {
+    pub fn read(env: &TestEnv, commit: &str) -> Self {
         let mut files = BTreeMap::new();
         for line in env.git(&["ls-tree", "-r", commit]).lines() {
             let (meta, path) = line.split_once('\t').unwrap();
@@ -53,7 +53,7 @@ impl Forge {
     }
 
     /// Changes `record.json` at a JSON pointer.
-    fn record(mut self, pointer: &str, value: Value) -> Self {
+    pub fn record(mut self, pointer: &str, value: Value) -> Self {
         let mut record = self.json("record.json");
         *record.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = value;
         self.set_json("record.json", &record);
@@ -81,7 +81,7 @@ impl Forge {
     }
 
     /// Puts it together with `git hash-object`, an index of its own and `git commit-tree -S`.
-    fn commit(&self, env: &TestEnv) -> String {
+    pub fn commit(&self, env: &TestEnv) -> String {
         let index = env.root().join("forge.index");
         let _ = std::fs::remove_file(&index);
         for (path, (mode, content)) in &self.files {
@@ -123,7 +123,7 @@ impl Forge {
 }
 
 /// A converged loop `fix`; its ledger's records, the contract's first.
-fn converged(env: &TestEnv) -> Vec<String> {
+pub fn converged(env: &TestEnv) -> Vec<String> {
     numbers(env, HONEST, "");
     env.git_loop(&["run", "fix"]).expect_code(10);
     let list = env.git(&["rev-list", "--first-parent", "--reverse", "refs/loops/fix/ledger"]);
@@ -131,7 +131,7 @@ fn converged(env: &TestEnv) -> Vec<String> {
 }
 
 #[track_caller]
-fn refused(env: &TestEnv, what: &str, forged: &str, needle: &str) {
+pub fn refused(env: &TestEnv, what: &str, forged: &str, needle: &str) {
     env.git(&["update-ref", "refs/loops/fix/ledger", forged]);
     let output = env.git_loop(&["verify", "fix"]);
     assert_eq!(output.code, 20, "{what}: {output:?}");
@@ -364,6 +364,68 @@ fn a_record_made_with_stock_git_is_accepted_and_thirty_mutations_are_refused() {
         let forged = forge.commit(&env);
         refused(&env, what, &forged, needle);
     }
+}
+
+#[test]
+fn a_runner_cannot_sign_an_end_that_no_record_calls_for() {
+    let env = TestEnv::new();
+    let records = converged(&env);
+    let halt = Forge::read(&env, &records[8]);
+    let first = Forge::read(&env, &records[3]).json(".loop_state.json");
+    // After the first of three iterations, with the runner's own key: "the target is met", called a limit.
+    let early = halt
+        .clone()
+        .record("/seq", json!(4))
+        .record("/prev", json!(records[3]))
+        .record("/body/by", json!("limit"))
+        .record("/body/iteration", json!(1))
+        .record("/body/last_green_commit", first["last_green_commit"].clone())
+        .with(|forge| {
+            forge.parents = vec![records[3].clone()];
+            forge.message = forge.message.replace("after 3 iterations", "after 1 iteration");
+            forge.message = forge.message.replace("Loop-Seq: 8", "Loop-Seq: 4");
+            forge.message = forge.message.replace("Loop-Iteration: 3", "Loop-Iteration: 1");
+        });
+    refused(&env, "a limit that is not reached", &early.commit(&env), "no limit is reached");
+    let decided = early.record("/body/by", json!("decision"));
+    refused(&env, "a decision that was not made", &decided.commit(&env), "calls for no halt");
+}
+
+#[test]
+fn lasting_code_cannot_be_promoted_by_hand_either() {
+    let (env, _) = crate::gate::converged();
+    let ann = env.key("ann");
+    env.git_loop(&["review", "keep", "--approve", "--key", ann.to_str().unwrap()]).expect_code(0);
+    let review = env.git(&["rev-parse", "refs/loops/keep/ledger"]);
+    let forge = Forge::read(&env, &review);
+    let record = forge.json("record.json");
+    let seq = record["seq"].as_u64().unwrap() + 1;
+    let candidate = record["body"]["candidate"].as_str().unwrap().to_owned();
+    let tree = env.git(&["rev-parse", &format!("{candidate}^{{tree}}")]);
+    let body = json!({
+        "halt": record["body"]["halt"], "reviews": [review], "candidate": candidate,
+        "candidate_tree": tree, "tip": review,
+    });
+    let promotion = forge
+        .record("/kind", json!("promotion"))
+        .record("/seq", json!(seq))
+        .record("/prev", json!(review))
+        .record("/actor/role", json!("promoter"))
+        .record("/body", body)
+        .state("/status", json!("succeeded"))
+        .with(|forge| {
+            forge.key = Some("ann".to_owned());
+            forge.parents = vec![review.clone()];
+            forge.message = format!(
+                "promotion: {} by ann@example.org\n\nLoop-Id: keep\nLoop-Record: promotion\nLoop-Seq: {seq}\nLoop-Candidate: {candidate}\n",
+                &candidate[..12]
+            );
+        });
+    env.git(&["update-ref", "refs/loops/keep/ledger", &promotion.commit(&env)]);
+    let output = env.git_loop(&["verify", "keep"]).expect_code(20);
+    assert!(output.stdout.contains("rules 0 cannot promote"), "{output:?}");
+    // And the gate does not believe it.
+    env.git_loop(&["gate", &format!("main..{candidate}")]).expect_code(1).expect_stderr("loop keep");
 }
 
 #[test]

@@ -62,17 +62,40 @@ pub fn find_loop(repo: &Repo, argument: &str) -> Result<LoopHere> {
     Err(no_such_loop(repo, argument))
 }
 
+/// What to do where there is no loop.
+pub const NO_LOOPS: &str = "start one with `git loop start <id>`; git does not clone loops, fetch them: git fetch origin 'refs/loops/*:refs/loops/*'";
+
+/// The loop here whose id is most like `argument`, if one is alike enough for a slip of the finger.
+pub fn near(repo: &Repo, argument: &str) -> Option<String> {
+    let known = all_loops(repo).unwrap_or_default();
+    let slip = |id: &str| strsim::damerau_levenshtein(id, argument);
+    let best = known.into_iter().map(|found| found.id.to_string()).min_by_key(|id| slip(id))?;
+    // Of short ids almost every other one is a slip away.
+    (slip(&best) <= 2 && slip(&best) * 3 <= argument.len()).then_some(best)
+}
+
+/// What to say if `head`, which is derived from the ledger, is somewhere else.
+pub fn head_warning(repo: &Repo, id: &LoopId, state: &State) -> Result<Option<String>> {
+    let name = id.refs().head();
+    let found = repo.read_ref(name.as_ref()).or_workspace(|| format!("{name} cannot be read"))?.map(Oid);
+    let green = state.last_green_commit;
+    Ok(match found {
+        Some(found) if found != green && state.checkpoint.is_none() => Some(format!(
+            "{name} is at {}, the ledger says that green is {}; go by the ledger",
+            found.short(),
+            green.short()
+        )),
+        _ => None,
+    })
+}
+
 fn no_such_loop(repo: &Repo, argument: &str) -> Error {
     let known = all_loops(repo).unwrap_or_default();
     let names: Vec<&str> = known.iter().map(|known| known.id.as_str()).collect();
     let error = Error::usage(format!("there is no loop `{argument}` in this repository"));
-    let near = names
-        .iter()
-        .map(|name| (strsim::damerau_levenshtein(name, argument), *name))
-        .min()
-        .filter(|(distance, _)| *distance <= 2);
+    let near = near(repo, argument);
     match (near, names.is_empty()) {
-        (Some((_, name)), _) => error.hint(format!("did you mean `{name}`?")),
+        (Some(name), _) => error.hint(format!("did you mean `{name}`?")),
         (None, false) => error.hint(format!("loops here: {}", names.join(", "))),
         (None, true) => error.hint(format!(
             "start one with `git loop start {argument}`; loops of a remote are not cloned, fetch them with: git fetch origin 'refs/loops/*:refs/loops/*'"
@@ -130,6 +153,10 @@ impl Context {
                         .hint("git config user.signingkey ~/.ssh/id_ed25519.pub, or pass --key FILE")
                         .hint("a key of its own for loops: git loop init --runner-key"));
                 };
+                if origin == KeyOrigin::UserConfig && is_openpgp(&key) {
+                    return Err(Error::workspace(format!("user.signingkey {key} names an OpenPGP key; loops are signed with SSH keys"))
+                        .hint("git config loop.signingKey ~/.ssh/id_ed25519, or a key of its own: git loop init --runner-key"));
+                }
                 (KeySpec::new(key, origin), repo.worktree_root().unwrap_or(&self.directory).to_path_buf())
             }
         };
@@ -138,6 +165,13 @@ impl Context {
         signer.preflight()?;
         Ok(signer)
     }
+}
+
+/// Whether this is how an OpenPGP key is named: a key id, a fingerprint or an address.
+fn is_openpgp(key: &str) -> bool {
+    let id = key.trim_start_matches("0x");
+    let hex = id.len() >= 8 && id.len() <= 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit());
+    hex || (key.contains('@') && !key.contains(['/', '\\']) && !key.contains("ssh-"))
 }
 
 /// The principal that `signer` may act as in `role`.

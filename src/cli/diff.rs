@@ -54,7 +54,10 @@ pub fn run(context: &Context, args: &DiffArgs) -> Result<Reply> {
     let patch = unified(&repo, &changes, context.ui.out()).or_workspace(unreadable)?;
     let paths: Vec<String> = changes.iter().map(|change| escape_path(change.path.as_ref())).collect();
     if changes.is_empty() {
-        context.ui.say("no difference: green is still the base");
+        context.ui.say(&match args.iteration {
+            Some(number) => format!("iteration {number} changed nothing"),
+            None => "no difference: green is still the base".to_owned(),
+        });
     }
     let plain = unified(&repo, &changes, super::ui::Paint::PLAIN).or_workspace(unreadable)?;
     // Colour codes are ours; everything else that a terminal would act on is content.

@@ -70,6 +70,7 @@ pub(super) fn answer(context: &Context, verdict: &Verdict) -> Result<Reply> {
             context.ui.say(&error.chain());
             return Ok(Reply::text("")
                 .status("refused")
+                .errors([&error])
                 .field("verdict", json!(verdict))
                 .exit(error.exit_code()));
         }

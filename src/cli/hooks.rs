@@ -1,4 +1,5 @@
 use std::fmt::Write as _;
+use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use serde_json::json;
@@ -6,7 +7,7 @@ use serde_json::json;
 use super::Context;
 use super::ui::{Reply, Tone};
 use crate::error::{Result, ResultExt};
-use crate::gate::install::{self, Action, HooksPath, Kind, Places, Scope, Status};
+use crate::gate::install::{self, Action, Done, HooksPath, Kind, Places, Scope, Status};
 use crate::git::Repo;
 
 /// Install, remove or look at the hooks that ask the gate.
@@ -45,8 +46,26 @@ pub fn run(context: &Context, args: &HooksArgs) -> Result<Reply> {
 
 fn put_in(context: &Context, kind: Kind, places: &Places) -> Result<Reply> {
     let done = install::install(kind, places)?;
+    let text = tell(context, &done);
+    let reply = Reply::text(text).field("hooks", json!(done));
+    Ok(match kind {
+        Kind::Client => reply.hint(
+            "a client's hook can be bypassed with --no-verify; on the server: git loop hooks install --server",
+        ),
+        Kind::Server => reply,
+    })
+}
+
+/// Installs the client's hook; also what `git loop init --hooks` does. What was done, and a line for people on each.
+pub(super) fn install_client(context: &Context, repo: &Repo) -> Result<(Vec<Done>, String)> {
+    let done = install::install(Kind::Client, &places(context, repo)?)?;
+    let text = tell(context, &done);
+    Ok((done, text))
+}
+
+fn tell(context: &Context, done: &[Done]) -> String {
     let mut text = String::new();
-    for one in &done {
+    for one in done {
         let what = match one.action {
             Action::Unchanged => "is in place already",
             Action::Updated => "updated",
@@ -58,10 +77,7 @@ fn put_in(context: &Context, kind: Kind, places: &Places) -> Result<Reply> {
             context.ui.warn(note);
         }
     }
-    if kind == Kind::Client {
-        context.ui.hint("a client's hook can be bypassed with --no-verify; on the server: git loop hooks install --server");
-    }
-    Ok(Reply::text(text).field("hooks", json!(done)))
+    text
 }
 
 fn take_out(kind: Kind, places: &Places) -> Result<Reply> {
@@ -113,8 +129,13 @@ fn places(context: &Context, repo: &Repo) -> Result<Places> {
         None => None,
         Some(entry) => {
             let value = entry.value.as_ref().map(|value| value.as_slice()).unwrap_or_default();
-            let value =
-                repo.config().expand(value).unwrap_or_else(|| String::from_utf8_lossy(value).as_ref().into());
+            // Only a tilde is resolved: where a relative path leads to depends on where git runs.
+            let plain = || PathBuf::from(String::from_utf8_lossy(value).as_ref());
+            let value = if value.starts_with(b"~") {
+                repo.config().expand(value).unwrap_or_else(plain)
+            } else {
+                plain()
+            };
             let scope = match entry.scope {
                 From::System => Scope::System,
                 From::Global => Scope::Global,

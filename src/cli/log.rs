@@ -8,7 +8,7 @@ use super::common::{find_or_only, verified_with};
 use super::ui::{Paint, Reply, Tone};
 use crate::decide::Outcome;
 use crate::error::Result;
-use crate::ledger::message::subject;
+use crate::ledger::message::{one_line, subject};
 use crate::ledger::record::{Body, Record, Verdict};
 use crate::ledger::trust::TrustRoot;
 
@@ -36,7 +36,15 @@ pub fn run(context: &Context, args: &LogArgs) -> Result<Reply> {
     let mut text = String::new();
     let mut records = Vec::new();
     for (id, record) in &steps {
-        let line = subject(&chain.contract, record);
+        let mut line = subject(&chain.contract, record);
+        let words = match &record.body {
+            Body::Review(body) => body.comment.as_deref(),
+            Body::Halt(body) => body.message.as_deref(),
+            _ => None,
+        };
+        if let Some(words) = words {
+            let _ = write!(line, ": {}", one_line(words, 200));
+        }
         let _ = writeln!(
             text,
             "{} {} {:>3}  {}",

@@ -16,7 +16,7 @@ mod diff;
 mod gate;
 mod hook;
 mod hooks;
-//mod init;
+mod init;
 mod list;
 mod log;
 mod promote;
@@ -69,7 +69,7 @@ struct Global {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    //Init(init::InitArgs),
+    Init(init::InitArgs),
     Start(start::StartArgs),
     Run(run::RunArgs),
     Status(status::StatusArgs),
@@ -120,13 +120,73 @@ pub fn main() -> std::process::ExitCode {
     }
 }
 
+/// Commands that are planned and not built yet.
+const PLANNED: &[&str] = &[
+    "renew",
+    "rollback",
+    "checkpoint",
+    "record",
+    "context",
+    "invocation",
+    "finding",
+    "release",
+    "land",
+    "verdict",
+    "probe",
+    "doctor",
+    "replay",
+    "reexecute",
+    "attest",
+    "export",
+    "measure",
+    "explain",
+    "cost",
+    "report",
+    "watch",
+    "escalate",
+    "ack",
+    "sync",
+    "audit",
+    "prune",
+    "mcp",
+    "serve",
+    "completions",
+    "man",
+];
+
 fn run_with(args: impl IntoIterator<Item = OsString>, host: HostEnv) -> ExitCode {
-    let cli = match Cli::try_parse_from(args) {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
-        Err(error) => {
+        // Help and version are what was asked for; everything else is bad usage, in git's code.
+        Err(error) if !error.use_stderr() => {
             let _ = error.print();
-            // Help and version are what was asked for; everything else is bad usage, in git's code.
-            return if error.use_stderr() { ExitCode::USAGE } else { ExitCode::OK };
+            return ExitCode::OK;
+        }
+        Err(error) => {
+            // A command of the design that this version lacks is not a slip of the finger.
+            let planned =
+                args.iter().skip(1).filter_map(|arg| arg.to_str()).find(|arg| PLANNED.contains(arg));
+            if let (clap::error::ErrorKind::InvalidSubcommand, Some(name)) = (error.kind(), planned) {
+                let json = args.iter().any(|arg| arg == "--json");
+                let ui = Ui::new(json, false, ColorChoice::Auto, true, &host);
+                let error = Error::usage(format!("git loop {name} is not built yet"));
+                return ui.finish(Err(match name {
+                    "renew" => {
+                        error.hint("start another loop: git loop start <new-id> -f FILE --base <green>")
+                    }
+                    _ => error.hint("see what there is: git loop -h"),
+                }));
+            }
+            if args.iter().any(|arg| arg == "--json") {
+                let text = error.render().to_string();
+                let message =
+                    text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
+                let ui = Ui::new(true, false, ColorChoice::Never, true, &host);
+                return ui.finish(Err(Error::usage(message).hint("git loop --help")));
+            }
+            let _ = error.print();
+            return ExitCode::USAGE;
         }
     };
     let Global { directory, key, json, color, no_pager, quiet } = cli.global;
@@ -140,7 +200,7 @@ fn run_with(args: impl IntoIterator<Item = OsString>, host: HostEnv) -> ExitCode
 
 fn dispatch(context: &Context, command: Command) -> Result<Reply, Error> {
     match command {
-        //Command::Init(args) => init::run(context, &args),
+        Command::Init(args) => init::run(context, &args),
         Command::Start(args) => start::run(context, &args),
         Command::Run(args) => run::run(context, &args),
         Command::Status(args) => status::run(context, &args),

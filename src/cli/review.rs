@@ -10,6 +10,7 @@ use crate::exit::{ExitCode, HaltReason};
 use crate::ledger::append::{Tip, draft, publish};
 use crate::ledger::record::{Body, ReviewBody, Role, Status, Verdict};
 use crate::ledger::trust::TrustRoot;
+use crate::render::status::next_step;
 
 /// Approve or reject a converged loop, signed and bound to its halt record.
 ///
@@ -58,16 +59,14 @@ pub fn run(context: &Context, args: &ReviewArgs) -> Result<Reply> {
     let next = draft(&repo, &author, &tip, Role::Reviewer, |_| Body::Review(body), Vec::new(), At::now())?;
     publish(&repo, found.id.refs(), Some(tip.id), &next, Vec::new(), "loop: review")?;
     let (text, exit) = match verdict {
-        Verdict::Approve => {
-            context.ui.hint(&format!("git loop promote {}", found.id));
-            (format!("approved {} as {}\n", found.id, author.principal), ExitCode::OK)
-        }
+        Verdict::Approve => (format!("approved {} as {}\n", found.id, author.principal), ExitCode::OK),
         Verdict::Reject => (
             format!("rejected {} as {}\n", found.id, author.principal),
             HaltReason::ReviewerRejected.exit_code(),
         ),
     };
     Ok(Reply::text(text)
+        .hint(next_step(&next.contract, &next.record, &next.state))
         .status(next.state.status.as_str())
         .fields(result_fields(&next, &[next.id]))
         .field("record_id", json!(next.id))
@@ -84,7 +83,9 @@ pub fn awaiting_review(tip: &Tip) -> Result<()> {
             .hint(format!("git loop run {id}"))),
         Status::Stopped | Status::Blocked => {
             let reason = tip.state.halt_reason.map_or("halted", HaltReason::as_str);
-            Err(Error::refused(format!("loop `{id}` did not converge: {reason}"))
+            let what =
+                if reason == "reviewer_rejected" { "was rejected by a reviewer" } else { "did not converge" };
+            Err(Error::refused(format!("loop `{id}` {what}: {reason}"))
                 .hint(format!("see why: git loop log {id}")))
         }
     }

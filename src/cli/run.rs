@@ -3,18 +3,19 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Context;
-use super::common::{Proof, author, find_loop, find_or_only, result_fields, verified_with};
+use super::common::{Proof, author, find_loop, find_or_only, near, result_fields, verified_with};
 use super::start::start;
 use super::ui::Reply;
 use crate::contract::Contract;
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Error, Result};
 use crate::git::LoopId;
 use crate::iterate::interrupt::Interrupt;
 use crate::iterate::session::Opening;
 use crate::iterate::{Session, SessionOptions};
 use crate::ledger::record::Role;
 use crate::ledger::trust::TrustRoot;
-use crate::render::status::next_step;
+use crate::render::line::plural;
+use crate::render::status::{next_step, spent, why};
 
 /// Run a loop until it halts; start it first if it is new.
 ///
@@ -42,33 +43,29 @@ pub struct RunArgs {
 pub fn run(context: &Context, args: &RunArgs) -> Result<Reply> {
     let repo = context.repo()?;
     let interrupt = Interrupt::on_signals()?;
-    let known = match &args.id {
-        Some(id) => id
-            .parse::<LoopId>()
-            .ok()
-            .map(|id| id.refs().ledger())
-            .map(|ledger| repo.read_ref(ledger.as_ref()).or_workspace(|| format!("{ledger} cannot be read")))
-            .transpose()?
-            .flatten()
-            .is_some(),
-        None => true,
-    };
-    let found = match &args.id {
-        Some(id) if !known && id.parse::<u64>().is_err() => {
+    // An id that is none here yet, neither as a name nor as the number of a contract, is a new loop's.
+    let new = args.id.as_deref().filter(|id| id.parse::<LoopId>().is_ok() && find_loop(&repo, id).is_err());
+    let found = match new {
+        // A slip of the finger must not use up an id and start a worker.
+        Some(id) if args.file.is_none() && near(&repo, id).is_some() => {
+            let like = near(&repo, id).unwrap_or_default();
+            return Err(Error::usage(format!("there is no loop `{id}` here; did you mean `{like}`?")).hint(
+                format!(
+                    "if it is a new one: git loop start {id}, or name its terms: git loop run {id} -f FILE"
+                ),
+            ));
+        }
+        Some(id) => {
             start(context, &repo, id, args.file.as_deref(), args.base.as_deref())?;
             context.ui.say(&format!("{id}: started"));
             find_loop(&repo, id)?
         }
-        _ => {
-            if let Some(option) =
-                [("-f", args.file.is_some()), ("--base", args.base.is_some())].iter().find(|(_, set)| *set)
-            {
+        None => {
+            let options = [("-f", args.file.is_some()), ("--base", args.base.is_some())];
+            if let Some((option, _)) = options.iter().find(|(_, set)| *set) {
                 let id = args.id.as_deref().unwrap_or_default();
-                return Err(Error::usage(format!(
-                    "loop `{id}` exists already; {} is for a new one",
-                    option.0
-                ))
-                .hint(format!("its terms are frozen; go on with them: git loop run {id}")));
+                return Err(Error::usage(format!("loop `{id}` exists already; {option} is for a new one"))
+                    .hint(format!("its terms are frozen; go on with them: git loop run {id}")));
             }
             find_or_only(&repo, args.id.as_deref())?
         }
@@ -98,21 +95,24 @@ pub fn run(context: &Context, args: &RunArgs) -> Result<Reply> {
     let tip = &end.tip;
     let text = match tip.state.halt_reason {
         Some(reason) => format!(
-            "{}: {} ({reason}) after {} of {} iterations, ${} spent\nledger tip {}\n",
+            "{}: {} ({reason}) after {} of {}, {}{}\nledger tip {}\n",
             found.id,
             tip.state.status.as_str().replace('_', " "),
             tip.state.iteration,
-            tip.contract.limits.iterations,
-            tip.state.cumulative_usd,
+            plural(u64::from(tip.contract.limits.iterations), "iteration", "iterations"),
+            spent(&tip.contract, &tip.state),
+            why(&tip.contract, &tip.state).map_or_else(String::new, |why| format!("\n{why}")),
             tip.id,
         ),
         None => format!(
-            "{}: {} iterations recorded, not halted\nledger tip {}\n",
-            found.id, tip.state.iteration, tip.id
+            "{}: {} recorded, not halted\nledger tip {}\n",
+            found.id,
+            plural(u64::from(tip.state.iteration), "iteration", "iterations"),
+            tip.id
         ),
     };
-    context.ui.hint(&next_step(&tip.record, &tip.state));
     Ok(Reply::text(text)
+        .hint(next_step(&tip.contract, &tip.record, &tip.state))
         .status(tip.state.status.as_str())
         .fields(result_fields(tip, proof.ids()))
         .exit(end.exit))

@@ -8,11 +8,16 @@ use super::common::{find_loop, verified_with};
 use super::ui::{Reply, Tone};
 use crate::error::{Error, Result, ResultExt};
 use crate::escape::escape_terminal;
-use crate::ledger::message::{one_line, subject};
-use crate::ledger::receipt::{CheckReceipt, GuardViolation, Receipt, RunReceipt};
+use crate::git::Repo;
+use crate::ledger::message::{one_line, subject, verb};
+use crate::ledger::receipt::{CheckReceipt, GuardViolation, NoReport, Receipt, RunReceipt};
 use crate::ledger::record::{Body, Kind};
 use crate::ledger::trust::TrustRoot;
 use crate::ledger::verify::Step;
+use crate::render::line::plural;
+
+/// The most entries of a list that are shown to a person.
+const LISTED: usize = 20;
 
 /// Show one iteration in full: what the worker did, what the check saw, what was decided and why.
 #[derive(Debug, Args)]
@@ -74,10 +79,25 @@ pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
     }
     let names: Vec<String> = step.evidence.iter().map(|(name, _)| name.to_string()).collect();
     let _ = writeln!(text, "  evidence    {}", names.join(", "));
-    if step.record.kind == Kind::Iteration {
-        context.ui.hint(&format!("git loop diff {} {}", found.id, step.state.iteration));
+    let mut hints = Vec::new();
+    if let Body::Iteration(body) = &step.record.body
+        && body.receipt.worker.as_ref().is_some_and(|worker| worker.failure.is_some())
+    {
+        let (name, lines) = last_words(&repo, &step);
+        for line in &lines {
+            let _ = writeln!(text, "  {name:<13} {line}");
+        }
+        if !name.is_empty() {
+            hints.push(format!("git loop show {} {} --evidence {name}", found.id, step.state.iteration));
+        }
     }
-    Ok(Reply::text(text)
+    let changed = matches!(&step.record.body, Body::Iteration(body) if body.receipt.changes.count > 0);
+    if step.record.kind == Kind::Iteration && changed {
+        hints.push(format!("git loop diff {} {}", found.id, step.state.iteration));
+    }
+    let mut reply = Reply::text(text);
+    reply.hints = hints;
+    Ok(reply
         .paged()
         .status(chain.tip.state.status.as_str())
         .field("loop", found.id.as_str())
@@ -88,14 +108,22 @@ pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
         .field("record", json!(step.record)))
 }
 
+/// The last lines of what a failed worker said: of its stderr, else of its stdout.
+fn last_words(repo: &Repo, step: &Step) -> (&'static str, Vec<String>) {
+    for name in ["worker.stderr", "worker.log"] {
+        let blob = step.evidence.iter().find(|(entry, _)| entry == name).map(|(_, id)| id.0);
+        let Some(bytes) = blob.and_then(|id| repo.read_blob(id).ok()) else { continue };
+        let lines = crate::render::line::tail(&bytes, 5);
+        if !lines.is_empty() {
+            return (name, lines);
+        }
+    }
+    ("", Vec::new())
+}
+
 fn receipt(text: &mut String, receipt: &Receipt) {
     let decision = &receipt.decision;
-    let _ = writeln!(
-        text,
-        "  decision    {} ({})",
-        super::super::ledger::message::verb(decision),
-        decision.reason
-    );
+    let _ = writeln!(text, "  decision    {}", verb(decision));
     if let Some(halt) = decision.halt_reason {
         let _ = writeln!(text, "  halts with  {halt} (exit {})", decision.exit_code);
     }
@@ -118,27 +146,29 @@ fn receipt(text: &mut String, receipt: &Receipt) {
     let cost = &receipt.cost;
     let usd = cost.usd.map_or_else(|| "unknown".to_owned(), |usd| format!("${usd}"));
     let _ = writeln!(text, "  cost        {usd}");
-    let _ = writeln!(text, "  changed     {} paths", receipt.changes.count);
-    for path in &receipt.changes.paths {
-        let _ = writeln!(text, "              {path}");
+    if let Some(problem) = &cost.problem {
+        let _ = writeln!(text, "              {}", one_line(problem, 200));
     }
+    let _ = writeln!(text, "  changed     {}", plural(receipt.changes.count, "path", "paths"));
+    list(text, "", &receipt.changes.paths, receipt.changes.count);
     let guards = &receipt.guards;
     if guards.guards_intact {
         let _ = writeln!(text, "  guards      intact");
     }
     let lists = [("drift", &guards.drift), ("blocked", &guards.blocked), ("tampered", &guards.tampered)];
     for (name, list) in lists {
-        for GuardViolation { path, what } in list {
+        for GuardViolation { path, what } in list.iter().take(LISTED) {
             let _ = writeln!(text, "  {name:<11} {}: {}", one_line(path, 200), one_line(what, 200));
         }
+        if list.len() > LISTED {
+            let _ = writeln!(text, "  {:<11} and {} more", "", list.len() - LISTED);
+        }
     }
-    for path in &guards.outside {
-        let _ = writeln!(text, "  outside     {}", one_line(path, 200));
-    }
+    list(text, "outside", &guards.outside, guards.outside.len() as u64);
     match &receipt.check {
         Some(receipt) => check(text, receipt),
         None => {
-            let _ = writeln!(text, "  check       not run: the row above decides without it");
+            let _ = writeln!(text, "  check       not run: the iteration was decided without it");
         }
     }
 }
@@ -155,6 +185,20 @@ fn check(text: &mut String, check: &CheckReceipt) {
         }
         (None, None) => {}
     }
+    if let Some(why) = check.no_report {
+        let _ = writeln!(
+            text,
+            "  no report   {}",
+            match why {
+                NoReport::NotWritten => "the check wrote none",
+                NoReport::TooLarge => "it is larger than what is kept",
+                NoReport::FrozenChanged =>
+                    "a frozen file was changed while the check ran, so what it said counts for nothing",
+                NoReport::Planted =>
+                    "the file was there before the check ran, so it says nothing about this run",
+            }
+        );
+    }
     if let Some(counts) = &check.counts {
         let _ = writeln!(
             text,
@@ -162,13 +206,22 @@ fn check(text: &mut String, check: &CheckReceipt) {
             counts.passed, counts.failed, counts.skipped
         );
     }
-    for (name, list) in [("regressed", &check.regressed), ("lost", &check.lost)] {
-        for test in list.iter().take(20) {
-            let _ = writeln!(text, "  {name:<11} {}", one_line(test, 200));
-        }
+    list(text, "regressed", &check.regressed, check.regressed.len() as u64);
+    list(text, "lost", &check.lost, check.lost.len() as u64);
+    list(text, "skipped", &check.newly_skipped, check.newly_skipped.len() as u64);
+    if let Some(failures) = &check.failures {
+        list(text, "failing", failures, failures.len() as u64);
     }
-    for test in check.failures.iter().flatten().take(20) {
-        let _ = writeln!(text, "  failing     {}", one_line(test, 200));
+}
+
+/// A line for each of the first entries, and one that says how many there are besides. The JSON has them all.
+fn list(text: &mut String, name: &str, entries: &[String], count: u64) {
+    for entry in entries.iter().take(LISTED) {
+        let _ = writeln!(text, "  {name:<11} {}", one_line(entry, 200));
+    }
+    let shown = entries.len().min(LISTED) as u64;
+    if count > shown {
+        let _ = writeln!(text, "  {:<11} and {} more", "", count - shown);
     }
 }
 

@@ -9,6 +9,7 @@ use super::common::{principals, result_fields};
 use super::ui::Reply;
 use crate::contract::{self, Contract, LoopFile};
 use crate::error::{Error, Result, ResultExt};
+use crate::escape::escape_terminal;
 use crate::git::LoopId;
 use crate::git::Repo;
 use crate::iterate::interrupt::Interrupt;
@@ -47,8 +48,8 @@ pub fn run(context: &Context, args: &StartArgs) -> Result<Reply> {
     }
     let repo = context.repo()?;
     let tip = start(context, &repo, &args.id, args.file.as_deref(), args.base.as_deref())?;
-    context.ui.hint(&format!("git loop run {}", args.id));
     Ok(Reply::text(format!("started {}: contract {}\n", args.id, tip.id))
+        .hint(format!("git loop run {}", args.id))
         .status(tip.state.status.as_str())
         .fields(result_fields(&tip, &[])))
 }
@@ -116,6 +117,9 @@ fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
                 "no metric at the base: {}",
                 problem.as_deref().unwrap_or("the check gave none")
             );
+            for (name, printed) in &measured.printed {
+                let _ = writeln!(text, "the end of {name}:\n{}", indent(&escape_terminal(printed)));
+            }
         }
     }
     for failure in measured.failures.iter().take(20) {
@@ -143,6 +147,11 @@ fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
         .field("target_met", measured.target_met)
         .field("check_seconds", measured.seconds)
         .field("limits", json!(limits)))
+}
+
+/// Two spaces before each line.
+fn indent(text: &str) -> String {
+    text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
 /// The terms, from `file` or from `loop.toml` at the top of the work tree.

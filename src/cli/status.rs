@@ -4,16 +4,16 @@ use clap::Args;
 use serde_json::json;
 
 use super::Context;
-use super::common::{Proof, find_or_only, result_fields, verified_with};
+use super::common::{Proof, find_or_only, head_warning, result_fields, verified_with};
 use super::ui::{Reply, Tone};
 use crate::at::At;
 use crate::decide;
 use crate::error::Result;
 use crate::ledger::append::Tip;
 use crate::ledger::message::one_line;
-use crate::ledger::record::Status;
+use crate::ledger::record::{Body, HaltedBy, Record, Status, Verdict};
 use crate::ledger::trust::TrustRoot;
-use crate::render::status::next_step;
+use crate::render::status::{next_step, spent, why};
 
 /// Show where a loop stands, why, and what to do next.
 #[derive(Debug, Args)]
@@ -28,12 +28,19 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result<Reply> {
     let trust = TrustRoot::open(&repo)?;
     let found = find_or_only(&repo, args.id.as_deref())?;
     let mut proof = Proof::default();
-    let chain = verified_with(&repo, &found, &trust, |step| proof.see(step))?;
+    let mut words = Vec::new();
+    let chain = verified_with(&repo, &found, &trust, |step| {
+        proof.see(step);
+        words.extend(said(&step.record));
+    })?;
     for warning in &chain.warnings {
         context.ui.warn(warning);
     }
     let tip = Tip::from(chain.into_inner());
     let state = &tip.state;
+    if let Some(warning) = head_warning(&repo, &found.id, state)? {
+        context.ui.warn(&warning);
+    }
     let paint = context.ui.out();
     let tone = match state.status {
         Status::Active | Status::AwaitingReview => Tone::Warn,
@@ -51,17 +58,22 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result<Reply> {
         paint.tone(tone, &state.status.as_str().replace('_', " "))
     );
     let _ = writeln!(text, "  objective   {}", one_line(&tip.contract.objective, 200));
+    let measured = match state.best_metric {
+        Some(best) => {
+            format!("{best} (baseline {}, ", number(state.baseline.as_ref().and_then(|base| base.metric)))
+        }
+        None => "not measured (".to_owned(),
+    };
     let _ = writeln!(
         text,
-        "  {:<11} {} (baseline {}, target {} {})",
-        one_line(&tip.contract.metric.name, 30),
-        number(state.best_metric),
-        number(state.baseline.as_ref().and_then(|baseline| baseline.metric)),
+        "  {:<11} {}: {measured}target {} {})",
+        "metric",
+        one_line(&tip.contract.metric.name, 40),
         tip.contract.metric.target,
         tip.contract.metric.direction.as_str(),
     );
     let _ = writeln!(text, "  iterations  {} of {}", state.iteration, limits.iterations);
-    let _ = writeln!(text, "  spent       ${} of ${}", state.cumulative_usd, limits.cost_usd);
+    let _ = writeln!(text, "  spent       {}", spent(&tip.contract, state));
     let _ = writeln!(text, "  time left   {} of {}", span(left.seconds), span(limits.duration_seconds));
     let _ = writeln!(text, "  green       {}", state.last_green_commit);
     if let Some(open) = &state.checkpoint {
@@ -72,29 +84,36 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result<Reply> {
         );
     }
     if let Some(reason) = state.halt_reason {
-        let _ = writeln!(
-            text,
-            "  halted      {reason} (exit {}), left by: {}",
-            reason.exit_code(),
-            reason.left_by()
-        );
+        let _ = writeln!(text, "  halted      {reason} (exit {})", reason.exit_code());
     }
-    for approval in &state.approvals {
-        let _ = writeln!(
-            text,
-            "  approved    by {} (record {})",
-            one_line(&approval.principal, 80),
-            approval.seq
-        );
+    if let Some(why) = why(&tip.contract, state) {
+        let _ = writeln!(text, "              {why}");
+    }
+    for word in &words {
+        let _ = writeln!(text, "  {word}");
     }
     let _ = writeln!(text, "  ledger tip  {} (record {})", tip.id, tip.seq);
-    context.ui.hint(&next_step(&tip.record, state));
     Ok(Reply::text(text)
+        .hint(next_step(&tip.contract, &tip.record, state))
         .status(state.status.as_str())
         .fields(result_fields(&tip, proof.ids()))
         .field("phase", json!(state.phase))
         .field("remaining", json!(left))
         .field("state", json!(state)))
+}
+
+/// What a person decided, and in which words.
+fn said(record: &Record) -> Option<String> {
+    let (what, message) = match &record.body {
+        Body::Review(body) if body.verdict == Verdict::Approve => ("approved", &body.comment),
+        Body::Review(body) => ("rejected", &body.comment),
+        Body::Halt(body) if body.by == HaltedBy::Operator => ("stopped", &body.message),
+        Body::Promotion(_) => ("promoted", &None),
+        _ => return None,
+    };
+    let who = one_line(&record.actor.principal, 80);
+    let message = message.as_ref().map_or_else(String::new, |text| format!(": {}", one_line(text, 200)));
+    Some(format!("{what:<11} by {who} (record {}){message}", record.seq))
 }
 
 fn number(metric: Option<f64>) -> String {

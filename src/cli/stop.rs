@@ -67,8 +67,8 @@ pub fn run(context: &Context, args: &StopArgs) -> Result<Reply> {
         let next = draft(&repo, &author, &tip, role, |_| Body::Halt(body), Vec::new(), At::now())?;
         match publish(&repo, found.id.refs(), Some(tip.id), &next, Vec::new(), "loop: stop") {
             Ok(()) => {
-                context.ui.hint(&format!("go on later: git loop run {} --resume", found.id));
                 return Ok(Reply::text(format!("stopped {} as {}\n", found.id, author.principal))
+                    .hint(format!("go on later: git loop run {} --resume", found.id))
                     .status(next.state.status.as_str())
                     .fields(result_fields(&next, proof.ids()))
                     .field("record_id", json!(next.id)));

@@ -1,11 +1,13 @@
 //! Streams, colour and the pager. Data goes to stdout; status, hints and errors go to stderr.
 
+use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::process::{Command, Stdio};
 
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Kind};
+use crate::escape::escape_terminal;
 use crate::exit::ExitCode;
 use crate::host::HostEnv;
 
@@ -67,10 +69,14 @@ impl Paint {
 pub struct Reply {
     /// `ok`, or the status of the loop it is about.
     pub status: String,
+    /// What is wrong although there is an answer.
+    pub errors: Vec<Value>,
     /// What the JSON object says besides tool, version, status and errors.
     pub fields: Map<String, Value>,
     /// What people read on stdout.
     pub text: String,
+    /// What to do next, said after the text.
+    pub hints: Vec<String>,
     /// Whether the text may be long enough for a pager.
     pub paged: bool,
     /// The exit code.
@@ -82,8 +88,10 @@ impl Reply {
     pub fn text(text: impl Into<String>) -> Self {
         Self {
             status: "ok".to_owned(),
+            errors: Vec::new(),
             fields: Map::new(),
             text: text.into(),
+            hints: Vec::new(),
             paged: false,
             exit: ExitCode::OK,
         }
@@ -93,6 +101,13 @@ impl Reply {
     #[must_use]
     pub fn status(mut self, status: impl Into<String>) -> Self {
         self.status = status.into();
+        self
+    }
+
+    /// Adds what is wrong to the JSON object.
+    #[must_use]
+    pub fn errors<'e>(mut self, errors: impl IntoIterator<Item = &'e Error>) -> Self {
+        self.errors.extend(errors.into_iter().map(error_object));
         self
     }
 
@@ -107,6 +122,13 @@ impl Reply {
     #[must_use]
     pub fn fields(mut self, fields: Map<String, Value>) -> Self {
         self.fields.extend(fields);
+        self
+    }
+
+    /// Names a next step, which is said after the text.
+    #[must_use]
+    pub fn hint(mut self, hint: impl Into<String>) -> Self {
+        self.hints.push(hint.into());
         self
     }
 
@@ -178,17 +200,29 @@ impl Ui {
     /// Says what is going on, on stderr, unless quiet.
     pub fn say(&self, line: &str) {
         if !self.quiet {
-            let _ = writeln!(io::stderr().lock(), "{line}");
+            let _ = writeln!(io::stderr().lock(), "{}", shown(line));
         }
     }
 
-    /// Says what to look out for, on stderr.
+    /// Says what to look out for, on stderr, unless quiet.
     pub fn warn(&self, line: &str) {
-        let _ = writeln!(io::stderr().lock(), "{} {line}", self.err.tone(Tone::Warn, "warning:"));
+        if self.quiet {
+            return;
+        }
+        let _ = writeln!(io::stderr().lock(), "{} {}", self.err.tone(Tone::Warn, "warning:"), shown(line));
+    }
+
+    /// Tells a story: on stdout, or on stderr where stdout is for JSON.
+    pub fn tell(&self, line: &str) {
+        if self.json {
+            self.say(line);
+        } else {
+            let _ = writeln!(io::stdout().lock(), "{}", shown(line));
+        }
     }
 
     /// Names the next step, on stderr, unless quiet.
-    pub fn hint(&self, line: &str) {
+    fn hint(&self, line: &str) {
         self.say(&format!("{} {line}", self.err.tone(Tone::Dim, "hint:")));
     }
 
@@ -197,9 +231,16 @@ impl Ui {
         match result {
             Ok(reply) => {
                 if self.json {
-                    self.print(&format!("{}\n", object(&reply.status, &[], reply.fields)), false);
+                    let mut fields = reply.fields;
+                    if !reply.hints.is_empty() {
+                        fields.insert("next".to_owned(), reply.hints.clone().into());
+                    }
+                    self.print(&format!("{}\n", object(&reply.status, &reply.errors, fields)), false);
                 } else {
-                    self.print(&reply.text, reply.paged);
+                    self.print(&shown(&reply.text), reply.paged);
+                }
+                for hint in &reply.hints {
+                    self.hint(hint);
                 }
                 reply.exit
             }
@@ -212,9 +253,9 @@ impl Ui {
 
     fn error(&self, error: &Error) {
         let mut err = io::stderr().lock();
-        let _ = writeln!(err, "{} {}", self.err.tone(Tone::Bad, "error:"), error.chain());
+        let _ = writeln!(err, "{} {}", self.err.tone(Tone::Bad, "error:"), shown(&error.chain()));
         for hint in error.hints() {
-            let _ = writeln!(err, "{} {hint}", self.err.tone(Tone::Dim, "hint:"));
+            let _ = writeln!(err, "{} {}", self.err.tone(Tone::Dim, "hint:"), shown(hint));
         }
         drop(err);
         if self.json {
@@ -222,8 +263,7 @@ impl Ui {
                 Kind::Refused | Kind::Halt(_) => "refused",
                 _ => "error",
             };
-            let item = json!({ "message": error.chain(), "hints": error.hints(), "exit_code": error.exit_code().get() });
-            self.print(&format!("{}\n", object(status, &[item], Map::new())), false);
+            self.print(&format!("{}\n", object(status, &[error_object(error)], Map::new())), false);
         }
     }
 
@@ -239,6 +279,11 @@ impl Ui {
     }
 }
 
+/// An error in the list of the JSON object.
+fn error_object(error: &Error) -> Value {
+    json!({ "message": error.chain(), "hints": error.hints(), "exit_code": error.exit_code().get() })
+}
+
 /// The one JSON object of a command.
 fn object(status: &str, errors: &[Value], fields: Map<String, Value>) -> String {
     let mut all = Map::new();
@@ -247,7 +292,38 @@ fn object(status: &str, errors: &[Value], fields: Map<String, Value>) -> String 
     all.insert("status".to_owned(), status.into());
     all.insert("errors".to_owned(), errors.to_vec().into());
     all.extend(fields);
-    serde_json::to_string_pretty(&Value::Object(all)).expect("JSON values serialize")
+    let text = serde_json::to_string_pretty(&Value::Object(all)).expect("JSON values serialize");
+    // Outside of strings JSON is plain; inside of them what a terminal would act on is escaped, and means the same.
+    text.chars().fold(String::with_capacity(text.len()), |mut safe, c| {
+        let acts = ('\u{7f}'..='\u{9f}').contains(&c)
+            || matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+        if acts {
+            let _ = write!(safe, "\\u{:04x}", u32::from(c));
+        } else {
+            safe.push(c);
+        }
+        safe
+    })
+}
+
+/// Text as it may be written on a terminal: everything that a terminal would act on is escaped, but the few colours
+/// that [`Paint`] uses. The last line of defence; whoever shows foreign text on one line escapes it before.
+fn shown(text: &str) -> String {
+    const OURS: [&str; 6] = ["\x1b[32m", "\x1b[31m", "\x1b[33m", "\x1b[2m", "\x1b[1m", "\x1b[0m"];
+    let mut safe = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some(at) = rest.find('\x1b') {
+        safe.push_str(&escape_terminal(&rest[..at]));
+        let code = OURS.iter().find(|code| rest[at..].starts_with(**code));
+        let taken = code.map_or("\x1b", |code| code);
+        match code {
+            Some(code) => safe.push_str(code),
+            None => safe.push_str(&escape_terminal(taken)),
+        }
+        rest = &rest[at + taken.len()..];
+    }
+    safe.push_str(&escape_terminal(rest));
+    safe
 }
 
 fn page(pager: &str, text: &str) -> io::Result<()> {

@@ -1,10 +1,11 @@
+use std::collections::HashSet;
 use std::fmt::Write as _;
 
 use clap::Args;
 use serde_json::json;
 
 use super::Context;
-use super::common::{LoopHere, all_loops, find_loop, verified};
+use super::common::{LoopHere, NO_LOOPS, all_loops, find_loop, head_warning, verified};
 use super::ui::{Reply, Tone};
 use crate::error::{Error, Result};
 use crate::exit::ExitCode;
@@ -26,7 +27,8 @@ pub struct VerifyArgs {
 
 /// What the objects alone cannot show.
 const BELIEVED: &[&str] = &[
-    "how worker and check ended (exit code, signal, duration)",
+    "how worker and check ended (exit code, signal, duration), and that the report is of that run",
+    "why an iteration was interrupted, and what could not enter a candidate",
     "what isolation was enforced",
     "what the worker reported as its cost",
     "that refs, config and hooks were left alone while the worker ran",
@@ -41,17 +43,23 @@ pub fn run(context: &Context, args: &VerifyArgs) -> Result<Reply> {
         args.ids.iter().map(|id| find_loop(&repo, id)).collect::<Result<_>>()?
     };
     if loops.is_empty() {
-        return Ok(Reply::text("no loops to verify\n").field("loops", json!([])));
+        return Ok(Reply::text("no loops to verify\n").field("loops", json!([])).hint(NO_LOOPS));
     }
     let paint = context.ui.out();
     let mut text = String::new();
     let mut list = Vec::new();
     let mut failed: Vec<Error> = Vec::new();
+    let mut said = HashSet::new();
     for found in &loops {
         match verified(&repo, found, &trust) {
             Ok(chain) => {
-                for warning in &chain.warnings {
-                    context.ui.warn(&format!("{}: {warning}", found.id));
+                let mut warnings = chain.warnings.clone();
+                warnings.extend(head_warning(&repo, &found.id, &chain.tip.state)?);
+                for warning in &warnings {
+                    // One sentence about the trust file is enough, however many loops it is about.
+                    if said.insert(warning.clone()) {
+                        context.ui.warn(&format!("{}: {warning}", found.id));
+                    }
                 }
                 let _ = writeln!(
                     text,
@@ -65,7 +73,7 @@ pub fn run(context: &Context, args: &VerifyArgs) -> Result<Reply> {
                 list.push(json!({
                     "loop": found.id.as_str(), "ok": true, "records": chain.records, "decisions": chain.decisions,
                     "ledger_tip": found.tip, "contract_id": chain.contract_record.contract_id(),
-                    "run_id": chain.contract_record, "warnings": chain.warnings,
+                    "run_id": chain.contract_record, "warnings": warnings,
                 }));
             }
             Err(error) => {
@@ -76,20 +84,20 @@ pub fn run(context: &Context, args: &VerifyArgs) -> Result<Reply> {
         }
     }
     if failed.is_empty() {
-        context.ui.say(&format!(
-            "verified against {}; believed, not shown: {}",
-            trust.source,
-            BELIEVED.join("; ")
-        ));
-        return Ok(Reply::text(text).field("loops", list).field("believed", json!(BELIEVED)));
+        return Ok(Reply::text(text)
+            .hint(format!(
+                "judged by {}; what no object can show is believed: see --json, `believed`",
+                trust.source
+            ))
+            .field("loops", list)
+            .field("believed", json!(BELIEVED)));
     }
-    for error in &failed {
-        for hint in error.hints() {
-            context.ui.hint(hint);
-        }
-    }
-    Ok(Reply::text(text)
+    let hints: Vec<String> = failed.iter().flat_map(Error::hints).cloned().collect();
+    let mut reply = Reply::text(text);
+    reply.hints = hints;
+    Ok(reply
         .status("error")
+        .errors(&failed)
         .field("loops", list)
         .field("believed", json!(BELIEVED))
         .exit(ExitCode::INVARIANT))

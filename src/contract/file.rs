@@ -25,7 +25,8 @@ pub struct LoopFile {
     /// What the loop is for, in a sentence or a few. The worker is told it.
     #[schemars(length(min = 1, max = 10_000))]
     pub objective: String,
-    /// What kind of change this is. Only `lasting_code` may stay in a code base, and only after a promotion.
+    /// What kind of change this is. A bug fix today: `mechanical_transformation`. `lasting_code` is frozen and gated and
+    /// cannot be promoted by this version; every other class is reviewed and promoted, and not gated.
     pub class: Class,
     /// `lasting_code` only: what must stay true of the code, each with the command that shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -169,10 +170,10 @@ pub struct Limits {
     #[schemars(range(min = 1, max = 20))]
     pub no_progress: u32,
     /// In how many iterations one and the same test may regress.
-    #[schemars(range(min = 1, max = 20))]
+    #[schemars(range(min = 1, max = 20), extend("x-built" = [2]))]
     pub regression_limit: u32,
     /// How often the set of failing tests may come back to an earlier one.
-    #[schemars(range(min = 1, max = 20))]
+    #[schemars(range(min = 1, max = 20), extend("x-built" = [2]))]
     pub oscillation_limit: u32,
     /// How many standard deviations above the mean of the costs before it make a cost an anomaly.
     #[serde(skip_serializing_if = "Option::is_none")]

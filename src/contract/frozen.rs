@@ -13,7 +13,7 @@ use super::lasting::LastingTerms;
 use crate::canonical::{self, CanonicalError};
 use crate::check::{Format, MetricSource as MetricFrom};
 use crate::git::ObjectError;
-use crate::git::Repo;
+use crate::git::{Repo, TreesInMemory};
 use crate::guard::{FreezeError, Frozen, FrozenEntry, PathSet, PatternError};
 use crate::ledger::receipt::{ModelIdentity, SamplingParameters};
 use crate::ledger::record::Role;
@@ -282,6 +282,9 @@ pub enum ContractError {
     /// Rules that this version does not know.
     #[error("rules {0} are not known to this version of git-loop, which knows {RULES}")]
     Rules(u32),
+    /// Terms that no loop may be started with.
+    #[error("its terms are not valid: {0}")]
+    Terms(String),
     /// A mode that this version cannot judge.
     #[error("{0}")]
     NotBuilt(String),
@@ -319,12 +322,40 @@ impl Contract {
         if contract.rules != RULES {
             return Err(ContractError::Rules(contract.rules));
         }
+        contract.check_terms().map_err(|why| ContractError::Terms(why.to_owned()))?;
         let metric = &contract.metric;
         MetricFrom::from_parts(metric.from.as_str(), metric.pattern.as_deref(), metric.pointer.as_deref())
             .map_err(|error| ContractError::NotBuilt(error.to_string()))?;
         Format::parse_name(contract.check.format.as_str())
             .map_err(|error| ContractError::NotBuilt(error.to_string()))?;
         Ok(contract)
+    }
+
+    /// The rules that `start` enforces, again: a contract may have been signed without it.
+    fn check_terms(&self) -> Result<(), &'static str> {
+        let limits = &self.limits;
+        let within = |what: bool, why: &'static str| if what { Ok(()) } else { Err(why) };
+        let day = 1..=86_400;
+        within((1..=100).contains(&limits.iterations), "limits.iterations is not 1..=100")?;
+        within(
+            (1..=10_000_000_000).contains(&limits.cost_usd.micros()),
+            "limits.cost_usd is not more than 0 and up to 10000",
+        )?;
+        within(limits.tokens != Some(0), "limits.tokens is 0")?;
+        within(day.contains(&limits.duration_seconds), "limits.duration is not up to 24h")?;
+        within((1..=20).contains(&limits.no_progress), "limits.no_progress is not 1..=20")?;
+        within(day.contains(&self.worker.timeout_seconds), "worker.timeout is not up to 24h")?;
+        within(day.contains(&self.check.timeout_seconds), "check.timeout is not up to 24h")?;
+        within(!self.metric.name.trim().is_empty(), "metric.name is empty")?;
+        within(self.metric.target.is_finite(), "metric.target is not a number")?;
+        within(self.metric.min_improvement >= 0.0, "metric.min_improvement is negative")?;
+        within(!self.sandbox.allowed.is_empty(), "sandbox.allowed is empty")?;
+        let lasting = self.class == Class::LastingCode;
+        within(self.lasting.is_some() == lasting, "the terms of lasting code do not fit the class")?;
+        let roles = &self.roles;
+        let other = |list: &[String]| list.iter().any(|one| !roles.runner.contains(one));
+        within(!lasting || other(&roles.approver), "lasting_code has no approver other than its runner")?;
+        within(!lasting || other(&roles.reviewer), "lasting_code has no reviewer other than its runner")
     }
 
     /// The canonical bytes of `contract.json`.
@@ -353,7 +384,7 @@ impl Contract {
             blocked: PathSet::parse(&self.paths.blocked)?,
         };
         // Trees made on the way are for comparing only; they stay in memory.
-        let trees = repo.gix().clone().with_object_memory();
+        let trees = TreesInMemory::new(repo);
         let frozen = crate::guard::freeze(&trees, &tree.0, &sets.check)?;
         if self.frozen.tree.0 != frozen.tree || self.frozen.entries != frozen.entries {
             return Err(ContractError::Frozen(

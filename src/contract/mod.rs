@@ -9,6 +9,7 @@
 //! | `validate`, `pattern`, `lint` | the rules that a schema cannot say; faults and warnings |
 //! | [`problem`] | how a fault of the file is told: place, message, excerpt, hint |
 //! | [`resolve`] and [`frozen`] | the file resolved against a base commit; `contract.json` |
+//! | [`scaffold`] | a first `loop.toml` for the project that is found |
 //! | [`table`] | the generated reference of every key, and the JSON Schema |
 
 pub mod duration;
@@ -24,6 +25,7 @@ mod pattern;
 pub mod problem;
 pub mod resolve;
 mod sandbox;
+pub mod scaffold;
 mod shape;
 pub mod table;
 #[cfg(test)]

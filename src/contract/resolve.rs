@@ -108,7 +108,7 @@ pub fn resolve(
         frozen: FrozenTerms { tree: Oid(frozen.tree), entries: frozen.entries },
         worker: WorkerTerms {
             command: command(&file.worker.command),
-            agent: file.worker.agent.clone(),
+            agent: Some(file.worker.agent.clone().unwrap_or_else(|| program_name(&file.worker.command))),
             model: model(&file.worker.model),
             sampling: sampling(&file.worker.sampling),
             usage: file.worker.usage,
@@ -242,6 +242,16 @@ fn detect_presets(file: &LoopFile, paths: &[BString]) -> Vec<Preset> {
     let top: Vec<String> =
         paths.iter().filter(|path| !path.contains(&b'/')).map(ToString::to_string).collect();
     toolchain::detect(&words, top.iter().map(String::as_str)).into_iter().map(Preset::from).collect()
+}
+
+/// What a worker is called that was given no name: its program.
+fn program_name(command: &Command) -> String {
+    let first = match command {
+        Command::Args(words) => words.first().map(String::as_str),
+        Command::Shell(line) => line.split_whitespace().next(),
+    };
+    let name = first.unwrap_or_default().rsplit(['/', '\\']).next().unwrap_or_default();
+    if name.is_empty() { "worker".to_owned() } else { name.to_owned() }
 }
 
 fn command(command: &Command) -> CommandLine {

@@ -55,6 +55,21 @@ pub enum Adapter {
     None,
 }
 
+impl Adapter {
+    /// The word in `loop.toml`.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Landlock => "landlock",
+            Self::Bwrap => "bwrap",
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+            Self::E2b => "e2b",
+            Self::Nono => "nono",
+            Self::None => "none",
+        }
+    }
+}
+
 /// A toolchain that the sandbox knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -478,7 +478,7 @@ fn read_only_fault(path: &str) -> Option<Fault> {
 
 /// Whether a variable steers what must not be steered: git, the dynamic loader, the shell, an agent with keys.
 fn is_reserved(name: &str) -> bool {
-    const PREFIXES: [&str; 6] = ["GIT_", "LD_", "DYLD_", "SSH_", "GPG_", "BASH_FUNC_"];
-    const NAMES: [&str; 8] = ["HOME", "TMPDIR", "PWD", "IFS", "ENV", "BASH_ENV", "SHELLOPTS", "BASHOPTS"];
-    PREFIXES.iter().any(|prefix| name.starts_with(prefix)) || NAMES.contains(&name)
+    // What the shell reads to decide what a line means; the rest is what the sandbox itself sets or keeps out.
+    const SHELL: [&str; 3] = ["IFS", "SHELLOPTS", "BASHOPTS"];
+    SHELL.contains(&name) || crate::sandbox::environment::passable(name).is_err()
 }

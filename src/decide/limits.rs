@@ -107,16 +107,10 @@ fn no_progress_reason(contract: &Contract, state: &State, evidence: &Evidence) -
     }
 }
 
-/// Whether the loop must stop instead of starting another worker. `elapsed_seconds` is the loop's time;
-/// `reservation` is what the next worker start would reserve.
-pub fn before_start(
-    contract: &Contract,
-    state: &State,
-    elapsed_seconds: u64,
-    reservation: MicroUsd,
-) -> Option<Stop> {
+/// Whether the loop must stop instead of starting another worker. `elapsed_seconds` is the loop's time.
+pub fn before_start(contract: &Contract, state: &State, elapsed_seconds: u64) -> Option<Stop> {
     let limits = &contract.limits;
-    let spent = state.cumulative_usd.saturating_add(reservation);
+    let spent = state.cumulative_usd.saturating_add(reservation(contract, state));
     if unknown_cost_stops(contract, state.counters.unknown_costs)
         || spent > limits.cost_usd
         || limits.tokens.is_some_and(|limit| state.counters.tokens > limit)
@@ -130,6 +124,22 @@ pub fn before_start(
         return Some(Stop::new(Limit::Iterations, HaltReason::MaxIterationsReached));
     }
     None
+}
+
+/// What the next worker start reserves: what the contract says, else the largest cost so far, at first an equal share of
+/// the limit; nothing for a worker that is declared to cost nothing.
+pub fn reservation(contract: &Contract, state: &State) -> MicroUsd {
+    if contract.worker.costs_nothing() {
+        return MicroUsd::ZERO;
+    }
+    if let Some(reserve) = contract.worker.reserve_usd {
+        return reserve;
+    }
+    let largest = state.counters.largest_usd;
+    if largest > MicroUsd::ZERO {
+        return largest;
+    }
+    MicroUsd::from_micros(contract.limits.cost_usd.micros() / u64::from(contract.limits.iterations.max(1)))
 }
 
 /// What is left of each limit before the next iteration.

@@ -12,8 +12,12 @@ use crate::ledger::state::State;
 use crate::money::MicroUsd;
 
 mod limits;
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;
 
-pub use limits::{Limit, before_start, remaining};
+pub use limits::{Limit, Stop, before_start, remaining, reservation};
 
 /// What the first row that applies says about the candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]

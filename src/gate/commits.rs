@@ -92,8 +92,10 @@ impl Side {
                         .map(|name| BString::from(format!("refs/remotes/{name}/")))
                         .filter(|other| other.starts_with(&prefix))
                         .collect();
+                    // A user may have mapped the remote's loops there; they are not what the remote has of code.
+                    let loops = BString::from(format!("refs/remotes/{remote}/loops/"));
                     collect(Some(prefix.as_bstr()), &|name| {
-                        nested.iter().any(|other| name.starts_with(other))
+                        name.starts_with(&loops) || nested.iter().any(|other| name.starts_with(other))
                     })?;
                 }
             }

@@ -5,7 +5,7 @@ use gix::ObjectId;
 use super::{Candidate, LedgerJudge, LoopContent, Standing};
 use crate::at::At;
 use crate::contract::{Class, Contract};
-use crate::error::{Result, ResultExt};
+use crate::error::{Error, Result, ResultExt};
 use crate::git::{LOOPS_PREFIX, LoopId, LoopRef, LoopRefKind, Repo};
 use crate::ledger::load::load;
 use crate::ledger::record::{Body, Record, Status};
@@ -36,10 +36,12 @@ pub fn known_loops(repo: &Repo, trust: Option<&TrustRoot>) -> Result<Vec<LoopCon
     Ok(loops)
 }
 
-/// Whether the contract that the tip carries says `lasting_code`. What cannot be read is taken for it: fail closed.
+/// Whether the contract that the ledger began with says `lasting_code`: a later record, which anybody may have put on
+/// top, could carry another. What cannot be read is taken for it: fail closed.
 fn is_lasting(repo: &Repo, tip: ObjectId) -> bool {
-    let contract = load(repo, tip)
-        .ok()
+    let root = record_ids(repo, tip).ok().and_then(|ids| ids.first().copied());
+    let contract = root
+        .and_then(|root| load(repo, root).ok())
         .and_then(|loaded| repo.read_blob(loaded.peek().contract_blob.0).ok())
         .and_then(|bytes| Contract::from_bytes(&bytes).ok());
     contract.is_none_or(|contract| contract.class == Class::LastingCode)
@@ -73,10 +75,17 @@ fn content(
     }
     // Not verified: nothing of it is promoted, and every candidate that it names is watched.
     candidates.clear();
-    let unreadable = || format!("the ledger of loop `{id}` cannot be read");
+    let unreadable = |cause| {
+        Error::refused(format!("refs/loops/{id}/ledger cannot be read as a ledger, so nothing can be judged"))
+            .caused_by(cause)
+            .hint(format!(
+                "fetch it anew, or if it is none of yours: git update-ref -d refs/loops/{id}/ledger"
+            ))
+    };
     let mut base = None;
-    for record in record_ids(repo, tip).or_workspace(unreadable)? {
-        let loaded = load(repo, record).or_workspace(unreadable)?;
+    for record in record_ids(repo, tip).map_err(unreadable)? {
+        // What is no record names no candidate; the ones before it still do.
+        let Ok(loaded) = load(repo, record) else { continue };
         let record = &loaded.peek().record;
         if let Body::Baseline(body) = &record.body {
             base = Some(body.base.0);

@@ -83,13 +83,13 @@ impl Verdict {
 
     /// The refusal as an error with exit code 1; `None` if the push may pass.
     pub fn error(&self) -> Option<Error> {
-        let first = self.refusals.first()?;
+        self.refusals.first()?;
         let mut message = "the push is refused".to_owned();
         for line in self.lines() {
             // Each line stands alone, so that a hook's output stays readable behind git's `remote: `.
             let _ = write!(message, "\n  {line}");
         }
-        Some(Error::refused(message).hint(format!("to unblock the first: {}", first.unblock)))
+        Some(Error::refused(message))
     }
 }
 
@@ -129,7 +129,10 @@ impl Refusal {
                 "it has {what} of iteration {} ({candidate}), which is not promoted",
                 hit.iteration
             ),
-            unblock: format!("git loop promote {id}, after its review; or leave that commit out of the push"),
+            // Promotion of lasting code is not built yet; when it is, it is what unblocks.
+            unblock: format!(
+                "leave that commit out of the push; {id} is lasting_code, which this version cannot promote yet"
+            ),
         }
     }
 }
@@ -176,7 +179,8 @@ mod tests {
         assert_eq!(
             refusal("refs/heads/x", 1).to_string(),
             "refs/heads/x: loop fix: src/1.rs in 000000000000: it has the content of iteration 3 (000000000000), \
-             which is not promoted; unblock: git loop promote fix, after its review; or leave that commit out of the push"
+             which is not promoted; unblock: leave that commit out of the push; fix is lasting_code, which this \
+             version cannot promote yet"
         );
         let json = serde_json::to_value(refusal("refs/heads/x", 1)).unwrap();
         assert_eq!(json["code"], "unpromoted_content");

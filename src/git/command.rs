@@ -111,14 +111,6 @@ impl GitProgram {
         Ok(Self { path: program, version })
     }
 
-    /// git as a person runs it in a shell with the variables of `host`: hooks, config and all. For the demo, which
-    /// shows what a person would see.
-    pub fn as_a_person(&self, host: &HostEnv) -> Command {
-        let mut command = Command::new(&self.path);
-        command.env_clear().envs(host.vars()).stdin(Stdio::null());
-        command
-    }
-
     /// The absolute path.
     pub fn path(&self) -> &Path {
         &self.path

@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use jiff::Timestamp;
 
 use super::names::LoopId;
+use crate::host::host_name;
 
 /// Our folder in the common git folder. Loop ids start with a letter or a digit, so names with a dot are free.
 pub(super) const LOOPS_DIR: &str = "loops";
@@ -210,21 +211,6 @@ pub(super) fn try_lock(file: &File) -> io::Result<bool> {
 #[cfg(not(unix))]
 pub(super) fn try_lock(_file: &File) -> io::Result<bool> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "locks are supported on Linux and macOS only"))
-}
-
-#[cfg(unix)]
-fn host_name() -> String {
-    let mut name = [0_u8; 256];
-    // SAFETY: the buffer is ours and its length is given.
-    let known = unsafe { libc::gethostname(name.as_mut_ptr().cast(), name.len()) } == 0;
-    let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-    let name = if known { String::from_utf8_lossy(&name[..end]).into_owned() } else { String::new() };
-    if name.is_empty() { "localhost".into() } else { name.replace(char::is_whitespace, "-") }
-}
-
-#[cfg(not(unix))]
-fn host_name() -> String {
-    "localhost".into()
 }
 
 #[cfg(all(test, unix))]

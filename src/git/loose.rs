@@ -130,12 +130,9 @@ impl Reader {
             self.skip -= 1;
             return None;
         }
-        let file = match File::open(path(objects, id)) {
-            Ok(file) => file,
-            Err(_) => {
-                self.skip = SKIPPED;
-                return None;
-            }
+        let Ok(file) = File::open(path(objects, id)) else {
+            self.skip = SKIPPED;
+            return None;
         };
         let length = self.fill(file).ok()??;
         let input = &self.file[..length];
@@ -292,7 +289,7 @@ mod tests {
             assert_eq!(Reader::default().read(&objects, &id, &mut out), Some(Kind::Blob));
             assert_eq!(out, content.as_bytes());
         }
-        let bomb = repo.git_with_input(["hash-object", "-w", "--stdin"], &"0".repeat(2 << 20));
+        let bomb = repo.git_with_input(["hash-object", "-w", "--stdin"], "0".repeat(2 << 20));
         let bomb = ObjectId::from_hex(bomb.trim().as_bytes()).unwrap();
         let mut reader = Reader::default();
         assert_eq!(reader.read(&objects, &bomb, &mut out), None, "a small file, a large object");

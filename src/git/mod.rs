@@ -41,7 +41,7 @@ pub use objects::{Durability, ObjectError};
 pub use open::{Allow, Repo, RepoError};
 pub use refs::RefError;
 pub use remote::{PushRef, Pushed, RemoteError};
-pub use short::signature;
+pub use short::{TreesInMemory, signature};
 pub use signature::{Signature, SignatureError};
 pub use transaction::{Expect, RefChange};
 pub use tree::{

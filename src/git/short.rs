@@ -1,6 +1,9 @@
 //! Short forms of what the rest of the house does all the time. Objects are written as git writes them by default:
 //! without waiting for the disk.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
+
 use gix::ObjectId;
 use gix::bstr::{BStr, BString};
 use gix::object::Kind;
@@ -8,6 +11,7 @@ use gix::objs::tree::EntryKind;
 
 use super::{Durability, Expect, ObjectError, RefChange, RefError, Repo, Signature, TreeError};
 use crate::at::At;
+use crate::guard::{self, tree::Trees};
 use crate::oid::Oid;
 use crate::sign::parse_signed;
 
@@ -69,6 +73,62 @@ impl Repo {
     /// Moves the refs of loops by compare-and-swap, all or none.
     pub fn move_refs(&self, changes: &[RefChange], at: At) -> Result<(), RefError> {
         self.update_refs(changes, &signature(at), Durability::Fast)
+    }
+}
+
+/// Trees for the guards: read through the repository, so that a server's quarantine is in view; what is written stays in
+/// memory.
+#[derive(Debug)]
+pub struct TreesInMemory<'a> {
+    repo: &'a Repo,
+    made: RefCell<HashMap<ObjectId, Vec<u8>>>,
+}
+
+impl<'a> TreesInMemory<'a> {
+    /// Over the objects of `repo`.
+    pub fn new(repo: &'a Repo) -> Self {
+        Self { repo, made: RefCell::default() }
+    }
+}
+
+impl Trees for TreesInMemory<'_> {
+    fn hash_kind(&self) -> gix::hash::Kind {
+        self.repo.hash_kind()
+    }
+
+    fn read_tree(&self, id: &gix::hash::oid) -> Result<Vec<u8>, guard::tree::TreeError> {
+        if let Some(bytes) = self.made.borrow().get(id) {
+            return Ok(bytes.clone());
+        }
+        self.repo.read_kind(id.to_owned(), Kind::Tree).map_err(|error| guard::tree::TreeError::Unreadable {
+            what: "tree",
+            id: id.to_owned(),
+            why: error.to_string(),
+        })
+    }
+
+    fn read_blob(
+        &self,
+        id: &gix::hash::oid,
+        limit: usize,
+    ) -> Result<Option<Vec<u8>>, guard::tree::TreeError> {
+        let fault = |error: ObjectError| guard::tree::TreeError::Unreadable {
+            what: "blob",
+            id: id.to_owned(),
+            why: error.to_string(),
+        };
+        let (_, size) = self.repo.object_header(id.to_owned()).map_err(fault)?;
+        if size > limit as u64 {
+            return Ok(None);
+        }
+        self.repo.read_kind(id.to_owned(), Kind::Blob).map(Some).map_err(fault)
+    }
+
+    fn write_tree(&self, data: &[u8]) -> Result<ObjectId, guard::tree::TreeError> {
+        let id = gix::objs::compute_hash(self.repo.hash_kind(), Kind::Tree, data)
+            .expect("hashing memory does not fail");
+        self.made.borrow_mut().insert(id, data.to_vec());
+        Ok(id)
     }
 }
 

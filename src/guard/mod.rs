@@ -11,7 +11,7 @@
 //! | [`tree`] and [`edit`] | trees, read strictly and edited |
 //! | [`diff`] | the changes between two trees |
 //! | [`frozen`] | the check paths of the base, and the tree that the check sees |
-//! | [`judge`] | rows 1, 2 (paths), 5 and 6 of the decision |
+//! | [`mod@judge`] | rows 1, 2 (paths), 5 and 6 of the decision |
 
 pub mod diff;
 pub mod edit;

@@ -1,10 +1,12 @@
 //! The check on the base, before any worker ran.
 
+use super::commands::BASELINE;
 use super::session::{Session, halt_body};
 use crate::decide::target_met;
 use crate::error::Result;
 use crate::exit::HaltReason;
 use crate::ledger::append::{EvidenceFile, draft};
+use crate::ledger::fold::TARGET_ALREADY_MET;
 use crate::ledger::observe::{Compared, Observed, observe};
 use crate::ledger::receipt::SandboxReceipt;
 use crate::ledger::record::{BaselineBody, Body, HaltedBy, Role};
@@ -22,7 +24,7 @@ impl Session<'_> {
     pub(super) fn measure_base(&self) -> Result<Option<Measured>> {
         let contract = &self.tip.contract;
         let base = contract.base;
-        let run = self.run_check("baseline", base.tree, base.commit, self.repo.gix())?;
+        let run = self.run_check(BASELINE, base.tree, base.commit, self.repo.gix())?;
         if run.interrupted {
             return Ok(None);
         }
@@ -67,8 +69,7 @@ impl Session<'_> {
         let now = self.now();
         let mut tip = draft(self.repo, &self.author, &self.tip, Role::Runner, body, evidence, now)?;
         if target_met {
-            let halt =
-                halt_body(&tip, HaltedBy::Baseline, HaltReason::NoActionableTasks, "target_already_met");
+            let halt = halt_body(&tip, HaltedBy::Baseline, HaltReason::NoActionableTasks, TARGET_ALREADY_MET);
             tip = draft(self.repo, &self.author, &tip, Role::Runner, |_| Body::Halt(halt), Vec::new(), now)?;
         }
         self.publish(&tip, Vec::new(), "loop: baseline")?;
@@ -79,11 +80,14 @@ impl Session<'_> {
                 (self.say)(&format!("{}: baseline: {name} {metric}: the target is met already", self.id));
             }
             (Some(metric), _) => (self.say)(&format!("{}: baseline: {name} {metric}", self.id)),
-            (None, problem) => (self.say)(&format!(
-                "{}: baseline: no metric: {}",
-                self.id,
-                problem.as_deref().unwrap_or("the check gave none")
-            )),
+            (None, problem) => {
+                let why = problem.as_deref().unwrap_or("the check gave none");
+                (self.say)(&format!("{}: baseline: no metric: {why}", self.id));
+                (self.say)(&format!(
+                    "hint: if that is not what is to be mended: git loop show {} 0",
+                    self.id
+                ));
+            }
         }
         Ok(true)
     }

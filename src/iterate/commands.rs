@@ -10,7 +10,7 @@ use std::time::Duration;
 use gix::bstr::BString;
 use gix::objs::tree::EntryKind;
 
-use super::iteration::{Draft, enforced};
+use super::iteration::Draft;
 use super::places::Scratch;
 use super::session::Session;
 use crate::check::{Format, MAX_REPORT};
@@ -18,13 +18,14 @@ use crate::contract::{CommandLine, NetworkTerms, Preset};
 use crate::error::{Error, Result, ResultExt};
 use crate::host::HostEnv;
 use crate::ledger::append::EvidenceFile;
-use crate::ledger::observe::{Capture, has_metric_source};
-use crate::ledger::receipt::{CostBasis, CostReceipt, Enforced, NoReport, RunReceipt, WorkerReceipt};
+use crate::ledger::observe::{Capture, blob_id, has_metric_source};
+use crate::ledger::receipt::{CostBasis, CostReceipt, NoReport, RunReceipt, WorkerReceipt};
+use crate::ledger::rederive::NOT_STARTED;
 use crate::oid::Oid;
 use crate::sandbox::environment::{self, Home, Request};
 use crate::sandbox::toolchain::{self, Toolchain};
 use crate::sandbox::{
-    self, Adapter, Captured, Command, Ended, Exit, Network, Outcome, Policy, SandboxError, shell,
+    self, Captured, Command, Ended, Enforcement, Exit, Network, Outcome, Policy, SandboxError, shell,
 };
 use crate::worker::usage::{self, Basis, UsageKind};
 use crate::worktree::{self, CheckoutOptions, LinkedWorktree, WarmLayers};
@@ -35,6 +36,8 @@ const MAX_EVIDENCE: u64 = 1024 * 1024;
 /// The fixed moment that tools which embed a date are told, for checks that are the same every day.
 const SOURCE_DATE_EPOCH: i64 = 946_684_800;
 
+/// The name of the check's run on the base, where those of iterations have their environment's id.
+pub(super) const BASELINE: &str = "baseline";
 /// What worker and check are given of the host.
 pub(super) struct Tools {
     host: environment::HostEnv,
@@ -52,7 +55,7 @@ impl Tools {
 pub(super) struct WorkerRun {
     pub receipt: WorkerReceipt,
     pub usage: CostReceipt,
-    pub enforced: Option<Enforced>,
+    pub enforced: Option<Enforcement>,
     pub evidence: Vec<EvidenceFile>,
     pub interrupted: bool,
 }
@@ -61,7 +64,7 @@ pub(super) struct WorkerRun {
 pub(super) struct CheckRun {
     pub receipt: RunReceipt,
     pub capture: Capture,
-    pub enforced: Option<Enforced>,
+    pub enforced: Option<Enforcement>,
     pub evidence: Vec<EvidenceFile>,
     pub interrupted: bool,
 }
@@ -77,11 +80,6 @@ impl Capture {
 }
 
 impl Session<'_> {
-    /// Whether the adapter keeps a worker out of the repository, so that nothing there can be tampered with.
-    pub(super) fn closes_repository(&self) -> bool {
-        self.adapter == Adapter::Landlock
-    }
-
     /// Runs the worker once in `place`.
     pub(super) fn run_worker(
         &self,
@@ -111,6 +109,7 @@ impl Session<'_> {
             host,
         };
         let mut env = environment::worker_env(&request)?.vars;
+        self.keep_caches_out(&mut env, scratch, &home)?;
         for (name, value) in [
             ("GIT_LOOP_ID", OsString::from(self.id.as_str())),
             ("GIT_LOOP_ITERATION", draft.iteration.to_string().into()),
@@ -158,7 +157,11 @@ impl Session<'_> {
             Err(error) => return Err(error.into()),
         };
         let receipt = run_receipt(&argv, &outcome, is_deadline);
-        let report = self.redact(read_capped(&evidence_file, MAX_EVIDENCE).unwrap_or_default());
+        let report = self.redact(
+            read_capped(&evidence_file, MAX_EVIDENCE)
+                .filter(|_| is_plain(scratch.path(), "io/evidence.json"))
+                .unwrap_or_default(),
+        );
         let kind = UsageKind::parse_name(usage_name(worker.usage))?;
         let stdout = outcome.stdout.whole.as_deref().unwrap_or_default();
         let usage =
@@ -177,7 +180,7 @@ impl Session<'_> {
         Ok(WorkerRun {
             receipt: WorkerReceipt { agent: worker.agent.clone(), run: receipt, failure, summary },
             usage,
-            enforced: Some(enforced(&outcome.enforced)?),
+            enforced: Some(outcome.enforced),
             evidence,
             interrupted: outcome.ended == Ended::Interrupted,
         })
@@ -204,11 +207,16 @@ impl Session<'_> {
         )?;
         // Byte for byte the tree and nothing else: there is no `.git`, which would be a way back to the repository.
         worktree::checkout(trees, tree.0, linked.path(), CheckoutOptions { verify: true, unchanged: None })?;
-        let building_warm =
-            !contract.worktree.warm.is_empty() && !self.places.warm.exists() && environment == "baseline";
-        self.copy_warm(linked.path())?;
         let report_path = check.report.as_ref().map(|report| linked.path().join(report));
         let planted = report_path.as_ref().is_some_and(|path| fs::symlink_metadata(path).is_ok());
+        // A rehearsal keeps nothing: its terms are not those of a loop yet.
+        let building_warm =
+            environment == BASELINE && !contract.worktree.warm.is_empty() && !self.tip.id.0.is_null();
+        if environment == BASELINE {
+            // What an earlier loop of this name, another base or a rehearsal left.
+            worktree::remove_all(&self.places.warm)?;
+        }
+        self.copy_warm(linked.path())?;
 
         let toolchain = self.toolchain()?;
         let home = make_home(&scratch.path().join("home"), toolchain)?;
@@ -223,11 +231,7 @@ impl Session<'_> {
             host,
         };
         let mut env = environment::check_env(&request, SOURCE_DATE_EPOCH)?.vars;
-        let warm_target = contract.worktree.warm.iter().any(|folder| folder == "target");
-        if contract.sandbox.presets.contains(&Preset::Cargo) && !warm_target {
-            // What is built must not land in the tree that is judged.
-            env.push(("CARGO_TARGET_DIR".into(), scratch.folder("target")?.into()));
-        }
+        env.extend(self.cargo_target(&scratch)?);
         env.extend(check.env.iter().map(|(name, value)| (name.into(), value.into())));
         let (timeout, is_deadline) = self.time_for(check.timeout_seconds);
         let argv = Self::argv(&check.command, &search_dirs(toolchain), linked.path(), "check")?;
@@ -249,25 +253,37 @@ impl Session<'_> {
         };
         let outcome = match sandbox::run(&command, &policy, self.interrupt.flag()) {
             Ok(outcome) => outcome,
-            Err(SandboxError::ProgramNotFound { .. } | SandboxError::Exec { .. }) => {
+            // Before the first worker it is the machine or the contract that is at fault, and nobody should pay for it.
+            Err(error @ (SandboxError::ProgramNotFound { .. } | SandboxError::Exec { .. }))
+                if environment != BASELINE =>
+            {
                 linked.remove()?;
                 let no_report = Some(NoReport::NotWritten);
                 return Ok(CheckRun {
                     receipt: not_started(&argv),
                     capture: Capture { no_report, ..Capture::default() },
                     enforced: None,
-                    evidence: Vec::new(),
+                    evidence: vec![EvidenceFile::whole("check.stderr", format!("{error}\n").into_bytes())],
                     interrupted: false,
                 });
             }
             Err(error) => return Err(error.into()),
         };
         let receipt = run_receipt(&argv, &outcome, is_deadline);
-        let capture = self.capture(&outcome, report_path.as_deref(), planted);
+        let capture = self.capture(&outcome, linked.path(), report_path.as_deref(), planted);
         if building_warm && outcome.ended == Ended::Itself {
+            if let Some(report) = &report_path {
+                // The report of this run must not lie in the way of the next one's.
+                worktree::remove_all(report)?;
+            }
             self.keep_warm(linked.path())?;
         }
         let interrupted = outcome.ended == Ended::Interrupted;
+        let capture = match self.changed_frozen(linked.path()) {
+            None => capture,
+            // What judges was not what was frozen any more: a program under test had written to it.
+            Some(_) => Capture { report: None, no_report: Some(NoReport::FrozenChanged), ..capture },
+        };
         let mut evidence = Vec::new();
         // Where the report is the output, it is kept whole already.
         if capture.report.is_none() || report_path.is_some() {
@@ -277,11 +293,26 @@ impl Session<'_> {
             evidence.push(self.kept("check.stderr", &outcome.stderr));
         }
         linked.remove()?;
-        Ok(CheckRun { receipt, capture, enforced: Some(enforced(&outcome.enforced)?), evidence, interrupted })
+        Ok(CheckRun { receipt, capture, enforced: Some(outcome.enforced), evidence, interrupted })
+    }
+
+    /// A frozen path that is not what was frozen any more, in the worktree of a check that has run.
+    fn changed_frozen(&self, place: &Path) -> Option<BString> {
+        for entry in &self.guards.frozen.entries {
+            let hash = self.repo.hash_kind();
+            let is_same = |bytes: Vec<u8>| blob_id(hash, &bytes).0 == entry.id;
+            // A path that is no UTF-8 is not walked part by part: its content still counts.
+            let Ok(path) = gix::path::from_bstring(entry.path.clone()) else { continue };
+            let plain = path.to_str().is_none_or(|path| is_plain(place, path));
+            if !plain || !fs::read(place.join(&path)).is_ok_and(is_same) {
+                return Some(entry.path.clone());
+            }
+        }
+        None
     }
 
     /// What the verdict is read from.
-    fn capture(&self, outcome: &Outcome, report_path: Option<&Path>, planted: bool) -> Capture {
+    fn capture(&self, outcome: &Outcome, place: &Path, report_path: Option<&Path>, planted: bool) -> Capture {
         let whole = outcome.stdout.whole.clone().map(|bytes| self.redact(bytes));
         let Some(path) = report_path else {
             let no_report = whole.is_none().then_some(NoReport::TooLarge);
@@ -291,7 +322,7 @@ impl Session<'_> {
         if planted {
             return Capture { report: None, metric_source, no_report: Some(NoReport::Planted) };
         }
-        match read_capped(path, MAX_REPORT as u64 + 1) {
+        match read_capped(path, MAX_REPORT as u64 + 1).filter(|_| is_inside(place, path)) {
             Some(bytes) if bytes.len() > MAX_REPORT => {
                 Capture { report: None, metric_source, no_report: Some(NoReport::TooLarge) }
             }
@@ -364,6 +395,39 @@ impl Session<'_> {
         (Duration::from_secs(seconds.min(left)), left <= seconds)
     }
 
+    /// Where cargo builds: outside of the tree, so that nothing of it is judged or becomes part of a candidate. Nothing where
+    /// the folder in the tree is a warm one, or cargo is not used.
+    fn cargo_target(&self, scratch: &Scratch) -> Result<Option<(OsString, OsString)>> {
+        let contract = &self.tip.contract;
+        let warm = contract.worktree.warm.iter().any(|folder| folder == "target");
+        if warm || !contract.sandbox.presets.contains(&Preset::Cargo) {
+            return Ok(None);
+        }
+        Ok(Some(("CARGO_TARGET_DIR".into(), scratch.folder("target")?.into())))
+    }
+
+    /// Sends what a worker's tools leave behind out of its worktree, where the contract does not say otherwise. A check's tree
+    /// is thrown away, and its options are not touched.
+    fn keep_caches_out(
+        &self,
+        env: &mut Vec<(OsString, OsString)>,
+        scratch: &Scratch,
+        home: &Home,
+    ) -> Result<()> {
+        let mut wanted = Vec::new();
+        wanted.extend(self.cargo_target(scratch)?);
+        if self.tip.contract.sandbox.presets.contains(&Preset::Python) {
+            // pytest expands the variable itself; a path with a space would have to be quoted here.
+            wanted.push(("PYTEST_ADDOPTS".into(), "-o cache_dir=$XDG_CACHE_HOME/pytest".into()));
+            for (name, folder) in [("MYPY_CACHE_DIR", "mypy"), ("RUFF_CACHE_DIR", "ruff")] {
+                wanted.push((name.into(), home.home.join(".cache").join(folder).into()));
+            }
+        }
+        wanted.retain(|(name, _)| env.iter().all(|(there, _)| there != name));
+        env.extend(wanted);
+        Ok(())
+    }
+
     /// The tools of the contract's presets, as they were found when they were first wanted: all iterations of a session have the same.
     fn toolchain(&self) -> Result<&Toolchain> {
         if let Some(found) = self.tools.toolchain.get() {
@@ -382,7 +446,12 @@ impl Session<'_> {
     }
 
     fn read_only(&self) -> Vec<PathBuf> {
-        self.tip.contract.sandbox.read_only.iter().map(|path| self.host.absolute(path)).collect()
+        let home = self.host.home_dir();
+        let expand = |path: &String| match (path.strip_prefix("~/"), home) {
+            (Some(rest), Some(home)) => home.join(rest),
+            _ => self.host.absolute(path),
+        };
+        self.tip.contract.sandbox.read_only.iter().map(expand).collect()
     }
 
     fn head_tail(&self) -> usize {
@@ -394,7 +463,15 @@ impl Session<'_> {
         let truncated = captured.total > (self.head_tail() * 2) as u64;
         let content = match &captured.whole {
             Some(whole) if !truncated => whole.clone(),
-            _ => captured.evidence(),
+            _ => {
+                // A secret that the cut goes through would be left in part on both of its sides.
+                let mut cut = captured.clone();
+                for (_, secret) in self.secrets() {
+                    trim_secret_at_end(&mut cut.head, secret);
+                    trim_secret_at_start(&mut cut.tail, secret);
+                }
+                cut.evidence()
+            }
         };
         EvidenceFile { name, content: self.redact(content), bytes: captured.total, truncated }
     }
@@ -402,15 +479,20 @@ impl Session<'_> {
     /// `bytes` without the values of the variables that the contract passes through.
     pub(super) fn redact(&self, bytes: Vec<u8>) -> Vec<u8> {
         let mut bytes = bytes;
-        for name in &self.tip.contract.worker.env {
-            let Some(value) = self.host.var(name) else { continue };
-            let value = value.as_encoded_bytes();
-            // Shorter values are words that would be found everywhere.
-            if value.len() >= SHORTEST_SECRET {
-                bytes = replace(&bytes, value, format!("[redacted {name}]").as_bytes());
-            }
+        for (name, value) in self.secrets() {
+            bytes = replace(&bytes, value, format!("[redacted {name}]").as_bytes());
         }
         bytes
+    }
+
+    /// The variables that the contract passes through, with their values.
+    fn secrets(&self) -> impl Iterator<Item = (&str, &[u8])> {
+        let value = |name: &String| self.host.var(name).map(std::ffi::OsStr::as_encoded_bytes);
+        let names = self.tip.contract.worker.env.iter();
+        names
+            .filter_map(move |name| Some((name.as_str(), value(name)?)))
+            // Shorter values are words that would be found everywhere.
+            .filter(|(_, value)| value.len() >= SHORTEST_SECRET)
     }
 
     /// Copies the warm folders, if there are any, into a fresh worktree.
@@ -429,9 +511,15 @@ impl Session<'_> {
         worktree::remove_all(&unfinished)?;
         fs::create_dir_all(&unfinished)
             .or_workspace(|| format!("{} cannot be made", unfinished.display()))?;
+        // A warm folder may hold the report (nextest writes into target), and it must not be there before a check runs.
+        if let Some(report) = self.tip.contract.check.report.as_ref().map(|report| place.join(report))
+            && is_inside(place, &report)
+        {
+            worktree::remove_all(&report)?;
+        }
         for folder in &self.tip.contract.worktree.warm {
             let (from, to) = (place.join(folder), unfinished.join(folder));
-            if !from.is_dir() {
+            if !is_plain(place, folder) || !from.is_dir() {
                 continue;
             }
             if let Some(parent) = to.parent() {
@@ -443,10 +531,22 @@ impl Session<'_> {
             .or_workspace(|| "the warm folders cannot be kept".to_owned())
     }
 
+    /// Builds the warm folders where they are missing: on a machine that did not measure the baseline.
+    pub(super) fn ensure_warm(&self) -> Result<()> {
+        if self.tip.contract.worktree.warm.is_empty() || self.places.warm.exists() {
+            return Ok(());
+        }
+        (self.say)(&format!("{}: building the warm folders from the base", self.id));
+        self.measure_base().map(|_| ())
+    }
+
     /// Removes the warm folders from a worker's worktree: they are no part of a candidate.
     pub(super) fn remove_warm(&self, place: &Path) -> Result<()> {
         for folder in &self.tip.contract.worktree.warm {
-            worktree::remove_all(&place.join(folder))?;
+            // A worker may have put a link on the way; what it leads to is not ours to remove.
+            if is_plain(place, folder) {
+                worktree::remove_all(&place.join(folder))?;
+            }
         }
         Ok(())
     }
@@ -471,6 +571,22 @@ fn make_home(place: &Path, toolchain: &Toolchain) -> Result<Home> {
 
 /// The length from which a value is taken for a secret.
 const SHORTEST_SECRET: usize = 6;
+
+/// Takes away what the start of `secret` may be at the end of `bytes`.
+fn trim_secret_at_end(bytes: &mut Vec<u8>, secret: &[u8]) {
+    if let Some(length) = (1..secret.len()).rev().find(|length| bytes.ends_with(&secret[..*length])) {
+        bytes.truncate(bytes.len() - length);
+    }
+}
+
+/// Takes away what the end of `secret` may be at the start of `bytes`.
+fn trim_secret_at_start(bytes: &mut Vec<u8>, secret: &[u8]) {
+    if let Some(length) =
+        (1..secret.len()).rev().find(|length| bytes.starts_with(&secret[secret.len() - length..]))
+    {
+        bytes.drain(..length);
+    }
+}
 
 fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     use gix::bstr::ByteSlice;
@@ -531,12 +647,22 @@ fn run_receipt(argv: &[OsString], outcome: &Outcome, is_deadline: bool) -> RunRe
 fn not_started(argv: &[OsString]) -> RunReceipt {
     RunReceipt {
         command: argv.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        exit_code: Some(127),
+        exit_code: Some(NOT_STARTED),
         signal: None,
         ended: "itself".to_owned(),
         duration_ms: 0,
         survivors: 0,
     }
+}
+
+/// Whether nothing on the way from `place` to `path`, `path` itself included, is a symbolic link. Whoever could put one
+/// there has ended.
+fn is_plain(place: &Path, path: &str) -> bool {
+    let mut current = place.to_path_buf();
+    path.split('/').filter(|part| !part.is_empty()).all(|part| {
+        current.push(part);
+        fs::symlink_metadata(&current).map_or(true, |meta| !meta.is_symlink())
+    })
 }
 
 /// Whether a program is named by a path in the worktree.
@@ -554,6 +680,15 @@ fn failure(run: &RunReceipt) -> Option<String> {
         ("deadline", ..) => Some("it ran into the end of the loop's time".to_owned()),
         ("output_limit", ..) => Some("it printed too much".to_owned()),
         _ => Some("it was interrupted".to_owned()),
+    }
+}
+
+/// Whether the folder of `path` is in `place`, whatever links a command has made on the way.
+fn is_inside(place: &Path, path: &Path) -> bool {
+    let real = |path: &Path| path.canonicalize().ok();
+    match (real(place), path.parent().and_then(real)) {
+        (Some(place), Some(folder)) => folder.starts_with(place),
+        _ => false,
     }
 }
 

@@ -7,13 +7,13 @@ use super::context::{self, Material};
 use super::session::{Session, halt_body, verified_tip};
 use super::tamper;
 use crate::decide;
-use crate::error::{Error, Kind, Result, ResultExt};
+use crate::error::{Kind, Result, ResultExt};
 use crate::git::{Durability, Expect};
 use crate::ledger::append::{EvidenceFile, Move, Tip, draft, write_signed};
 use crate::ledger::observe::{Compared, observe};
 use crate::ledger::receipt::{
-    ChangesReceipt, CheckReceipt, ContextEntry, CostBasis, CostReceipt, Enforced, GuardViolation,
-    GuardsReceipt, RECEIPT_SCHEMA, Receipt, SandboxReceipt, WorkerReceipt,
+    ChangesReceipt, CheckReceipt, ContextEntry, CostBasis, CostReceipt, GuardViolation, GuardsReceipt,
+    RECEIPT_SCHEMA, Receipt, SandboxReceipt, WorkerReceipt,
 };
 use crate::ledger::record::{Body, CheckpointBody, HaltedBy, IterationBody, Role};
 use crate::ledger::rederive::{
@@ -22,7 +22,7 @@ use crate::ledger::rederive::{
 use crate::ledger::state::Phase;
 use crate::money::MicroUsd;
 use crate::oid::Oid;
-use crate::render::line::iteration_line;
+use crate::render::line::{iteration_line, tail};
 use crate::sign::{CommitObject, Person};
 use crate::worktree::{self, BaseIgnores, LinkedWorktree, SnapshotOptions};
 
@@ -85,20 +85,29 @@ impl Draft {
 
 impl Session<'_> {
     /// Runs one iteration and records it. An interruption is recorded as well.
-    pub(super) fn iteration(&mut self, reservation: MicroUsd) -> Result<()> {
-        let (draft, context_text) = self.checkpoint(reservation)?;
+    pub(super) fn iteration(&mut self) -> Result<()> {
+        let (draft, context_text) = self.checkpoint()?;
         let number = draft.iteration;
         (self.say)(&format!("{}: iteration {number}: worker", self.id));
         let done = self.attempt(draft, &context_text)?;
+        let kept = |name: &str| done.evidence.iter().find(|file| file.name == name);
+        let last_words = kept("worker.stderr")
+            .or_else(|| kept("worker.log"))
+            .map_or_else(Vec::new, |file| tail(&file.content, 3));
         let tip = self.record(done)?;
         if let Body::Iteration(body) = &tip.body {
             (self.say)(&format!("{}: {}", self.id, iteration_line(&self.tip.contract, &body.receipt)));
+            if body.receipt.worker.as_ref().is_some_and(|worker| worker.failure.is_some()) {
+                for line in last_words {
+                    (self.say)(&format!("{}:   worker: {line}", self.id));
+                }
+            }
         }
         Ok(())
     }
 
     /// Announces the iteration: a signed checkpoint, which is also the write-ahead intent.
-    fn checkpoint(&mut self, reservation: MicroUsd) -> Result<(Draft, String)> {
+    fn checkpoint(&mut self) -> Result<(Draft, String)> {
         let environment_id = random_id();
         let iteration = self.tip.state.iteration + 1;
         let base = self.tip.state.last_green_commit;
@@ -124,9 +133,9 @@ impl Session<'_> {
             adapter: self.adapter.to_string(),
             context: manifest.clone(),
             remaining: left,
-            reservation_usd: reservation,
+            reservation_usd: decide::reservation(&self.tip.contract, &self.tip.state),
         };
-        self.append(Body::Checkpoint(body), "loop: checkpoint")?;
+        self.append(Body::Checkpoint(body), now, "loop: checkpoint")?;
         let mut draft = Draft::new(self.tip.id, iteration, environment_id, base);
         draft.context = manifest;
         Ok((draft, text))
@@ -147,9 +156,10 @@ impl Session<'_> {
         self.open_history(&linked, draft.base, &manifest)?;
         self.copy_warm(linked.path())?;
 
-        let watched = if self.closes_repository() { None } else { Some(tamper::look(repo, self.id.refs())?) };
+        let before = tamper::look(repo, self.id.refs())?;
         let run = self.run_worker(&draft, linked.path(), &scratch, context_text)?;
-        if let Some(before) = watched {
+        // Where the repository was not even there for the worker, what changed in it is somebody else's doing.
+        if !run.enforced.is_some_and(|enforced| enforced.filesystem && enforced.private_root) {
             draft.guards.tampered = before.differences(&tamper::look(repo, self.id.refs())?, repo);
         }
         let WorkerRun { receipt, usage, enforced, evidence, interrupted } = run;
@@ -200,7 +210,7 @@ impl Session<'_> {
             .or_internal(|| "the tree of the check cannot be made".to_owned())?;
         (self.say)(&format!("{}: iteration {}: check", self.id, draft.iteration));
         let run = self.run_check(&draft.environment_id, check_tree, draft.base, &trees)?;
-        draft.sandbox.check.clone_from(&run.enforced);
+        draft.sandbox.check = run.enforced;
         if run.interrupted {
             return Ok(self.abandon(draft, "interrupted while the check ran"));
         }
@@ -499,11 +509,4 @@ fn draft_after(session: &Session<'_>, tip: &Tip, body: Body, now: crate::at::At)
 pub(super) fn random_id() -> String {
     use ssh_key::rand_core::{OsRng, RngCore};
     format!("{:016x}", OsRng.next_u64())
-}
-
-/// An adapter's report for the receipt.
-pub(super) fn enforced(enforcement: &crate::sandbox::Enforcement) -> Result<Enforced> {
-    serde_json::to_value(enforcement)
-        .and_then(serde_json::from_value)
-        .map_err(|cause| Error::internal("the sandbox's report does not fit the receipt").caused_by(cause))
 }

@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::canonical;
+use crate::contract::Contract;
 use crate::error::{Error, Result, ResultExt};
 use crate::git::LoopId;
 use crate::git::Repo;
@@ -22,28 +24,60 @@ pub struct Places {
 
 impl Places {
     /// Finds and makes the folders of loop `id`.
-    pub fn open(repo: &Repo, host: &HostEnv, id: &LoopId) -> Result<Self> {
+    pub fn open(repo: &Repo, host: &HostEnv, id: &LoopId, contract: &Contract) -> Result<Self> {
         let configured = repo.config().loop_worktree_dir()?;
         let cache = cache_home(host)?;
         let worktrees = worktree_folder(repo.common_dir(), configured.as_deref(), &cache)?;
         let private = repo.common_dir().join("loops").join(id.as_str());
         fs::create_dir_all(&private).or_workspace(|| format!("{} cannot be made", private.display()))?;
         // Beside the worktrees: on the same file system, so that copies can share blocks.
-        let warm = worktrees.join(format!("{id}.warm"));
+        let layer = canonical::sha256_of(&(
+            contract.base,
+            &contract.check,
+            &contract.worktree,
+            &contract.sandbox.presets,
+        ));
+        let warm = worktrees.join(format!("{id}-{}.warm", &layer[..16]));
         Ok(Self { worktrees, private, warm })
     }
 
-    /// Removes the worktrees of runners that have ended.
-    pub fn reclaim(&self, repo: &Repo) -> Result<Vec<String>> {
-        Ok(worktree::reclaim(repo.gix(), &self.worktrees, false)?.removed)
+    /// Removes the worktrees of runners that have ended, and what else runners of loop `id` left: whoever calls this
+    /// holds the loop's lock, so none of them is alive.
+    pub fn reclaim(&self, repo: &Repo, id: &LoopId) -> Result<Vec<String>> {
+        let removed = worktree::reclaim(repo.gix(), &self.worktrees, false)?.removed;
+        let (ours, unfinished) = (format!("{}{id}-", worktree::NAME_PREFIX), format!("{id}-"));
+        let entries = fs::read_dir(&self.worktrees)
+            .or_workspace(|| format!("{} cannot be read", self.worktrees.display()))?;
+        for entry in entries.flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let scratch = name
+                .strip_prefix(&ours)
+                .and_then(|rest| rest.strip_suffix(SCRATCH))
+                .is_some_and(is_environment);
+            let layer = name.strip_prefix(&unfinished).is_some_and(|rest| rest.as_bytes().ends_with(b".new"));
+            if scratch || layer {
+                worktree::remove_all(&entry.path())?;
+            }
+        }
+        Ok(removed)
     }
 
     /// A fresh folder for everything of one step but its worktree.
     pub fn scratch(&self, name: &str) -> Result<Scratch> {
-        let root = self.worktrees.join(format!("{name}.tmp"));
+        let root = self.worktrees.join(format!("{name}{SCRATCH}"));
         make_private(&root)?;
         Ok(Scratch { root })
     }
+}
+
+/// How the name of a scratch folder ends.
+const SCRATCH: &str = ".tmp";
+
+/// Whether this is what follows the id of a loop in the name of one of its environments. Ids may hold dashes, so
+/// `fix-2` must not be taken for an environment of `fix`.
+fn is_environment(rest: &str) -> bool {
+    let name = rest.strip_suffix("-check").unwrap_or(rest);
+    name == "baseline" || (name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 fn cache_home(host: &HostEnv) -> Result<PathBuf> {
@@ -89,8 +123,9 @@ impl Drop for Scratch {
 }
 
 fn make_private(path: &Path) -> Result<()> {
-    let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
-    builder.create(path).or_workspace(|| format!("{} cannot be made", path.display()))
+    let made = std::os::unix::fs::DirBuilderExt::mode(&mut fs::DirBuilder::new(), 0o700).create(path);
+    #[cfg(not(unix))]
+    let made = fs::create_dir(path);
+    made.or_workspace(|| format!("{} cannot be made", path.display()))
 }

@@ -16,11 +16,14 @@ use crate::sign::parse_signed;
 impl Session<'_> {
     /// Closes an iteration that a dead runner left open, repairs `head` and removes leftover worktrees.
     pub(super) fn recover(&mut self) -> Result<()> {
-        for name in self.places.reclaim(self.repo)? {
+        for name in self.places.reclaim(self.repo, &self.id)? {
             (self.say)(&format!("{}: removed the worktree {name} of a runner that has ended", self.id));
         }
         if self.tip.state.checkpoint.is_some() {
             self.close_open_iteration()?;
+        }
+        if let Some(due) = self.tip.state.due_halt.clone() {
+            self.halt(due.by, due.halt_reason, &due.reason)?;
         }
         self.repair_head()
     }
@@ -31,6 +34,7 @@ impl Session<'_> {
         let Some(open) = self.tip.state.checkpoint.clone() else { return Ok(()) };
         let checkpoint = open.record.unwrap_or(self.tip.id);
         let mut draft = Draft::new(checkpoint, open.iteration, open.environment_id.clone(), open.base);
+        draft.context = open.context;
         draft.abandoned = Some("the runner ended before it was recorded".to_owned());
         draft.facts.abandoned = true;
         let head = self.id.refs().head();

@@ -18,7 +18,6 @@ use crate::ledger::record::{Body, HaltBody, HaltedBy, Kind, ResumeBody, Role};
 use crate::ledger::state::Phase;
 use crate::ledger::trust::TrustRoot;
 use crate::ledger::verify::{Chain, verify_ledger};
-use crate::money::MicroUsd;
 use crate::oid::Oid;
 use crate::sandbox;
 use crate::worktree::{LinkedWorktree, Manifest, SealOptions};
@@ -99,7 +98,7 @@ impl<'a> Session<'a> {
         let tip = Tip::from(chain);
         let author = author(&tip.contract)?;
         let adapter = choose_adapter(repo, &tip.contract)?;
-        let places = Places::open(repo, host, &id)?;
+        let places = Places::open(repo, host, &id, &tip.contract)?;
         let expected = Expected::default();
         let mut this = Self {
             repo,
@@ -140,13 +139,13 @@ impl<'a> Session<'a> {
         if self.tip.state.baseline.is_none() && !self.baseline()? && !self.refresh()? {
             return Ok(self.interrupted());
         }
+        self.ensure_warm()?;
         while self.tip.state.phase != Phase::Halted {
             if self.interrupt.is_set() {
                 return Ok(self.interrupted());
             }
-            let reservation = self.reservation();
             let elapsed = self.tip.state.elapsed_seconds(self.now());
-            if let Some(stop) = before_start(&self.tip.contract, &self.tip.state, elapsed, reservation) {
+            if let Some(stop) = before_start(&self.tip.contract, &self.tip.state, elapsed) {
                 if let Err(error) = self.halt(HaltedBy::Limit, stop.halt_reason, stop.limit.as_str())
                     && !self.refresh()?
                 {
@@ -154,7 +153,7 @@ impl<'a> Session<'a> {
                 }
                 continue;
             }
-            if let Err(error) = self.iteration(reservation)
+            if let Err(error) = self.iteration()
                 && !self.refresh()?
             {
                 return Err(error);
@@ -171,6 +170,12 @@ impl<'a> Session<'a> {
     }
 
     fn end(self) -> RunEnd {
+        let resumable = self.may_resume(SessionOptions { resume: true, ..SessionOptions::default() });
+        if self.tip.state.phase == Phase::Halted && !resumable {
+            // Nobody needs the warm folders of a loop that is over. That they are in the way of nothing makes a failure
+            // no fault of the run.
+            let _ = crate::worktree::remove_all(&self.places.warm);
+        }
         let exit = self.tip.state.halt_reason.map_or(ExitCode::OK, HaltReason::exit_code);
         RunEnd { exit, tip: self.tip }
     }
@@ -192,28 +197,9 @@ impl<'a> Session<'a> {
         remaining(&self.tip.contract, &self.tip.state, self.tip.state.elapsed_seconds(self.now())).seconds
     }
 
-    /// What the next worker start reserves: what the contract says, else the largest cost so far, at first an equal
-    /// share of the limit.
-    fn reservation(&self) -> MicroUsd {
-        let contract = &self.tip.contract;
-        if contract.worker.costs_nothing() {
-            return MicroUsd::ZERO;
-        }
-        if let Some(reserve) = contract.worker.reserve_usd {
-            return reserve;
-        }
-        let largest = self.tip.state.counters.largest_usd;
-        if largest > MicroUsd::ZERO {
-            return largest;
-        }
-        MicroUsd::from_micros(
-            contract.limits.cost_usd.micros() / u64::from(contract.limits.iterations.max(1)),
-        )
-    }
-
-    /// Appends one record that stands by itself.
-    pub(super) fn append(&mut self, body: Body, why: &str) -> Result<()> {
-        let next = draft(self.repo, &self.author, &self.tip, Role::Runner, |_| body, Vec::new(), self.now())?;
+    /// Appends one record that stands by itself. What `body` says of the time is of `at`.
+    pub(super) fn append(&mut self, body: Body, at: At, why: &str) -> Result<()> {
+        let next = draft(self.repo, &self.author, &self.tip, Role::Runner, |_| body, Vec::new(), at)?;
         self.publish(&next, Vec::new(), why)?;
         self.tip = next;
         Ok(())
@@ -245,7 +231,7 @@ impl<'a> Session<'a> {
     /// Appends a halt.
     pub(super) fn halt(&mut self, by: HaltedBy, halt_reason: HaltReason, reason: &str) -> Result<()> {
         let body = halt_body(&self.tip, by, halt_reason, reason);
-        self.append(Body::Halt(body), "loop: halt")
+        self.append(Body::Halt(body), self.now(), "loop: halt")
     }
 
     fn may_resume(&self, options: SessionOptions) -> bool {
@@ -258,13 +244,15 @@ impl<'a> Session<'a> {
 
     fn resume(&mut self) -> Result<()> {
         let halt = self.tip.state.halt.unwrap_or(self.tip.id);
-        self.append(Body::Resume(ResumeBody { halt, message: None }), "loop: resume")?;
+        self.append(Body::Resume(ResumeBody { halt, message: None }), self.now(), "loop: resume")?;
         (self.say)(&format!("{}: resumed", self.id));
         Ok(())
     }
 
     /// What must hold before any worker money is spent, besides the test signature that was made already.
     fn preflight(&self) -> Result<()> {
+        // A receipt goes into the notes; better to say now that they are in the middle of a merge than after a worker ran.
+        self.repo.check_no_notes_merge(self.id.refs().notes().as_ref())?;
         let contract = &self.tip.contract;
         let green = self.tip.state.last_green_commit;
         self.command_line(&contract.worker.command, true, green)?;
@@ -348,6 +336,8 @@ pub struct Rehearsal {
     pub metric: Option<f64>,
     /// Why there is no metric.
     pub problem: Option<String>,
+    /// The end of what the check printed: name of the evidence and text. Nothing of a rehearsal is kept.
+    pub printed: Vec<(&'static str, String)>,
     /// The failing tests.
     pub failures: Vec<String>,
     /// Whether the base meets the target.
@@ -363,7 +353,7 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
     let lock = LoopLock::acquire(repo.common_dir(), &id, At::now().timestamp())?;
     let guards = contract.guards(repo).or_workspace(|| "the contract does not fit the base".to_owned())?;
     let adapter = choose_adapter(repo, &contract)?;
-    let places = Places::open(repo, host, &id)?;
+    let places = Places::open(repo, host, &id, &contract)?;
     let tip = Tip::unsigned(repo, contract, &author)?;
     let session = Session {
         repo,
@@ -386,7 +376,16 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
     let measured = session.measure_base()?.ok_or_else(|| interrupt.error("the rehearsal"))?;
     let contract = &session.tip.contract;
     let receipt = measured.observed.receipt;
+    let report_is_file = contract.check.report.is_some();
+    let printed = measured
+        .evidence
+        .iter()
+        .filter(|file| file.name.starts_with("check.") || (file.name == "report" && !report_is_file))
+        .map(|file| (file.name, last_lines(&file.content)))
+        .filter(|(_, text)| !text.is_empty())
+        .collect();
     Ok(Rehearsal {
+        printed,
         metric_name: contract.metric.name.clone(),
         target: contract.metric.target,
         metric: receipt.metric,
@@ -395,6 +394,14 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
         target_met: measured.target_met,
         seconds: receipt.run.duration_ms as f64 / 1000.0,
     })
+}
+
+/// The last lines of an output.
+fn last_lines(output: &[u8]) -> String {
+    const LINES: usize = 20;
+    let text = String::from_utf8_lossy(output);
+    let lines: Vec<&str> = text.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(LINES)..].join("\n")
 }
 
 /// The body of a halt record after `tip`.
@@ -429,6 +436,10 @@ fn verified_chain(repo: &Repo, id: &LoopId, trust: &TrustRoot) -> Result<Chain> 
 /// The strongest adapter that the contract allows and this machine has.
 fn choose_adapter(repo: &Repo, contract: &Contract) -> Result<sandbox::Adapter> {
     let minimum = repo.config().loop_min_sandbox();
+    if let Some(word) = minimum.as_deref().filter(|word| !["landlock", "none"].contains(word)) {
+        return Err(Error::workspace(format!("loop.minSandbox = {word:?} names no sandbox that is built"))
+            .hint("use landlock or none"));
+    }
     let mut why = Vec::new();
     for allowed in &contract.sandbox.allowed {
         let adapter = match allowed {

@@ -6,12 +6,13 @@ use crate::at::At;
 use crate::contract::resolve::resolve;
 use crate::contract::{Contract, LoopFile};
 use crate::error::{Error, Result, ResultExt};
+use crate::gate::POLICY_FILE;
 use crate::git::Expect;
 use crate::git::Repo;
 use crate::git::{LoopId, LoopRefs};
 use crate::ledger::append::{Author, Move, Tip, draft_contract, publish};
 use crate::ledger::record::{Body, ContractBody};
-use crate::ledger::trust::TrustRoot;
+use crate::ledger::trust::{TrustRoot, protected_branch};
 use crate::sign::Signer;
 
 /// The name and version that contracts are frozen by.
@@ -28,6 +29,19 @@ pub fn must_be_new(repo: &Repo, refs: LoopRefs<'_>, id: &LoopId) -> Result<()> {
     Ok(())
 }
 
+/// Refuses a repository with a policy: it may demand a class for a path, and that is not built yet.
+fn no_policy(repo: &Repo) -> Result<()> {
+    let Some((name, commit)) = protected_branch(repo)? else { return Ok(()) };
+    let policy = repo
+        .read_path_at(commit, POLICY_FILE)
+        .or_workspace(|| format!("{name}:{POLICY_FILE} cannot be read"))?;
+    match policy {
+        None => Ok(()),
+        Some(_) => Err(Error::refused(format!("{name} has a {POLICY_FILE}, and policies are not built yet"))
+            .hint("a loop that ignored it would promise less than it; use a version that builds policies")),
+    }
+}
+
 /// A frozen contract and what its author should know; nothing is written but the tree of the frozen paths.
 pub fn freeze(
     repo: &Repo,
@@ -37,6 +51,7 @@ pub fn freeze(
     trust: &TrustRoot,
     principals: &[String],
 ) -> Result<(Contract, String, Vec<String>)> {
+    no_policy(repo)?;
     // A key may stand for several principals; the contract says which of them approves.
     let starter = match &file.roles.approver {
         Some(approvers) => principals.iter().find(|one| approvers.contains(one)).or(principals.first()),

@@ -203,7 +203,8 @@ pub fn draft(
         actor: actor(author, role),
         body,
     };
-    let state = fold::fold(&tip.state, &record).map_err(|error| Error::refused(error.to_string()))?;
+    let state =
+        fold::fold(&tip.contract, &tip.state, &record).map_err(|error| Error::refused(error.to_string()))?;
     let mut files = tree_files(repo, &tip.contract, tip.contract_blob.0, &record, &state)?;
     for (name, id) in &names {
         files.push((format!("evidence/{name}").into(), EntryKind::Blob, id.0));

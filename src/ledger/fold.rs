@@ -3,11 +3,11 @@
 use super::receipt::{CostBasis, Receipt};
 use super::record::{Body, HaltedBy, Kind, Record, Status, Verdict};
 use super::state::{
-    Approval, BaselineState, Comprehension, Counters, MODE, MetricIntegrity, OpenCheckpoint, Phase,
+    Approval, BaselineState, Comprehension, Counters, DueHalt, MODE, MetricIntegrity, OpenCheckpoint, Phase,
     STATE_SCHEMA, SameFailures, Signer, State,
 };
-use crate::contract::Contract;
-use crate::decide::Outcome;
+use crate::contract::{Class, Contract};
+use crate::decide::{Outcome, before_start};
 use crate::exit::HaltReason;
 use crate::money::MicroUsd;
 
@@ -35,6 +35,9 @@ pub enum FoldError {
         expected: String,
     },
 }
+
+/// The reason of the halt of a loop whose base meets the target.
+pub const TARGET_ALREADY_MET: &str = "target_already_met";
 
 /// The state after a contract record.
 pub fn begin(contract: &Contract) -> State {
@@ -79,13 +82,13 @@ pub fn begin(contract: &Contract) -> State {
         checkpoint: None,
         due_halt: None,
         halt: None,
-        submitter: None,
+        submitters: Vec::new(),
         approvals: Vec::new(),
     }
 }
 
 /// The state after `record`, given the state before it. Refuses a record that may not follow.
-pub fn fold(before: &State, record: &Record) -> Result<State, FoldError> {
+pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<State, FoldError> {
     let mut state = before.clone();
     let kind = record.kind;
     // A halt record cannot name itself; whoever comes next can.
@@ -97,10 +100,10 @@ pub fn fold(before: &State, record: &Record) -> Result<State, FoldError> {
     {
         open.record = record.prev;
     }
-    if let Some(due) = state.due_halt
+    if let Some(due) = &state.due_halt
         && kind != Kind::Halt
     {
-        return Err(out_of_place(kind, format!("the last iteration calls for a halt, `{due}`")));
+        return Err(out_of_place(kind, format!("the last record calls for a halt, `{}`", due.halt_reason)));
     }
     match &record.body {
         Body::Contract(_) => return Err(out_of_place(kind, "a ledger has one contract".to_owned())),
@@ -123,10 +126,12 @@ pub fn fold(before: &State, record: &Record) -> Result<State, FoldError> {
             state.open_failures.clone_from(&check.failures);
             state.metric_integrity.collected.clone_from(&check.collected);
             state.counters.green_tests = check.tests;
-            // The baseline is a failing set like any other.
-            state.counters.same_failures = None;
             if body.target_met {
-                state.due_halt = Some(HaltReason::NoActionableTasks);
+                state.due_halt = Some(DueHalt {
+                    by: HaltedBy::Baseline,
+                    halt_reason: HaltReason::NoActionableTasks,
+                    reason: TARGET_ALREADY_MET.to_owned(),
+                });
             }
         }
         Body::Checkpoint(body) => {
@@ -146,6 +151,7 @@ pub fn fold(before: &State, record: &Record) -> Result<State, FoldError> {
                 iteration: body.iteration,
                 base: body.base,
                 environment_id: body.environment_id.clone(),
+                context: body.context.clone(),
                 reservation_usd: body.reservation_usd,
             });
         }
@@ -158,13 +164,14 @@ pub fn fold(before: &State, record: &Record) -> Result<State, FoldError> {
             expect(kind, "iteration", &receipt.iteration, &open.iteration)?;
             expect(kind, "base", &receipt.base, &open.base)?;
             expect(kind, "environment_id", &receipt.environment_id, &open.environment_id)?;
+            expect(kind, "context", &receipt.context, &open.context)?;
             if state.phase == Phase::Halted && receipt.abandoned.is_none() {
                 return Err(out_of_place(
                     kind,
                     "the loop has halted; only an abandoned iteration may be closed".to_owned(),
                 ));
             }
-            state.submitter = Some(signer(record));
+            submitted(&mut state, record);
             count_iteration(&mut state, receipt);
         }
         Body::Halt(body) => {
@@ -175,16 +182,32 @@ pub fn fold(before: &State, record: &Record) -> Result<State, FoldError> {
             if state.checkpoint.is_some() && body.by != HaltedBy::Operator {
                 return Err(out_of_place(kind, "an iteration is still open".to_owned()));
             }
-            match state.due_halt.take() {
-                Some(due) => expect(kind, "halt_reason", &body.halt_reason, &due)?,
-                None if matches!(body.by, HaltedBy::Decision | HaltedBy::Baseline) => {
-                    return Err(out_of_place(kind, "the last decision calls for no halt".to_owned()));
+            let due = match (state.due_halt.take(), body.by) {
+                (Some(due), _) => due,
+                (None, HaltedBy::Operator) => DueHalt {
+                    by: HaltedBy::Operator,
+                    halt_reason: HaltReason::OperatorStopped,
+                    reason: HaltReason::OperatorStopped.as_str().to_owned(),
+                },
+                // Only a limit may end a run between two iterations, and only one that is reached.
+                (None, HaltedBy::Limit) => {
+                    let elapsed = before.elapsed_seconds(record.at);
+                    let Some(stop) = before_start(contract, before, elapsed) else {
+                        return Err(out_of_place(kind, "no limit is reached".to_owned()));
+                    };
+                    DueHalt {
+                        by: HaltedBy::Limit,
+                        halt_reason: stop.halt_reason,
+                        reason: stop.limit.as_str().to_owned(),
+                    }
                 }
-                None if body.by == HaltedBy::Operator => {
-                    expect(kind, "halt_reason", &body.halt_reason, &HaltReason::OperatorStopped)?;
+                (None, HaltedBy::Decision | HaltedBy::Baseline) => {
+                    return Err(out_of_place(kind, "the record before it calls for no halt".to_owned()));
                 }
-                None => {}
-            }
+            };
+            expect(kind, "by", &body.by, &due.by)?;
+            expect(kind, "halt_reason", &body.halt_reason, &due.halt_reason)?;
+            expect(kind, "reason", &body.reason, &due.reason)?;
             expect(kind, "iteration", &body.iteration, &state.iteration)?;
             expect(kind, "last_green_commit", &body.last_green_commit, &state.last_green_commit)?;
             expect(kind, "exit_code", &body.exit_code, &body.halt_reason.exit_code().get())?;
@@ -193,8 +216,8 @@ pub fn fold(before: &State, record: &Record) -> Result<State, FoldError> {
             state.status = body.status;
             state.halt_reason = Some(body.halt_reason);
             state.counters.halted_at = Some(record.at);
-            if state.submitter.is_none() || body.by != HaltedBy::Operator {
-                state.submitter = Some(signer(record));
+            if body.by != HaltedBy::Operator {
+                submitted(&mut state, record);
             }
         }
         Body::Resume(body) => {
@@ -225,9 +248,8 @@ pub fn fold(before: &State, record: &Record) -> Result<State, FoldError> {
             expect_awaiting_review(&state, kind)?;
             expect(kind, "halt", &Some(body.halt), &state.halt)?;
             expect(kind, "candidate", &body.candidate, &state.last_green_commit)?;
-            if let Some(submitter) = &state.submitter
-                && (submitter.principal == record.actor.principal || submitter.key == record.actor.key)
-            {
+            let actor = &record.actor;
+            if state.submitters.iter().any(|who| who.principal == actor.principal || who.key == actor.key) {
                 return Err(out_of_place(
                     kind,
                     format!("{} ran the loop and cannot review it", record.actor.principal),
@@ -247,6 +269,10 @@ pub fn fold(before: &State, record: &Record) -> Result<State, FoldError> {
         }
         Body::Promotion(body) => {
             expect_awaiting_review(&state, kind)?;
+            if contract.class == Class::LastingCode {
+                // Under rules 0 nothing checks the packet and the evidence that lasting code needs.
+                return Err(out_of_place(kind, "rules 0 cannot promote `lasting_code`".to_owned()));
+            }
             expect(kind, "halt", &Some(body.halt), &state.halt)?;
             expect(kind, "candidate", &body.candidate, &state.last_green_commit)?;
             expect(kind, "tip", &Some(body.tip), &record.prev)?;
@@ -317,12 +343,19 @@ fn count_iteration(state: &mut State, receipt: &Receipt) {
         }
     }
     if state.phase != Phase::Halted {
-        state.due_halt = decision.halt_reason;
+        state.due_halt = decision.halt_reason.map(|halt_reason| DueHalt {
+            by: HaltedBy::Decision,
+            halt_reason,
+            reason: decision.reason.clone(),
+        });
     }
 }
 
-fn signer(record: &Record) -> Signer {
-    Signer { principal: record.actor.principal.clone(), key: record.actor.key.clone() }
+fn submitted(state: &mut State, record: &Record) {
+    let who = Signer { principal: record.actor.principal.clone(), key: record.actor.key.clone() };
+    if !state.submitters.contains(&who) {
+        state.submitters.push(who);
+    }
 }
 
 fn out_of_place(kind: Kind, why: String) -> FoldError {

@@ -81,12 +81,15 @@ pub fn load(repo: &Repo, id: ObjectId) -> Result<Unverified<Loaded>, LoadError> 
             b"record.json" => record = Some(blob(&entry)?),
             b".loop_state.json" => state = Some(blob(&entry)?),
             b"STATUS.md" => {
-                blob(&entry)?;
+                repo.read_blob(blob(&entry)?.0)?;
                 status = true;
             }
             b"evidence" => {
                 for file in repo.read_tree(tree(&entry)?.0)? {
                     evidence.push((file.name.clone(), blob(&file)?));
+                }
+                if evidence.is_empty() {
+                    return Err(LoadError::ForeignEntry("evidence".to_owned()));
                 }
             }
             b"frozen" => frozen = Some(tree(&entry)?),

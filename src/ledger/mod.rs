@@ -19,6 +19,9 @@ pub mod observe;
 pub mod receipt;
 pub mod record;
 pub mod rederive;
+pub mod schemas;
 pub mod state;
+#[cfg(test)]
+mod tests;
 pub mod trust;
 pub mod verify;

@@ -53,7 +53,9 @@ pub fn observe(
         (Some(bytes), _) => check::parse(format, bytes),
         (None, Some(NoReport::TooLarge)) => Err(ReportProblem::TooLarge { limit: check::MAX_REPORT }),
         // A report that was there before the run says nothing about the run.
-        (None, Some(NoReport::NotWritten | NoReport::Planted) | None) => Err(ReportProblem::Missing),
+        (None, Some(NoReport::NotWritten | NoReport::Planted | NoReport::FrozenChanged) | None) => {
+            Err(ReportProblem::Missing)
+        }
     };
     let source = contract.metric_source();
     let output = capture.metric_source.as_deref().or(capture.report.as_deref());
@@ -77,6 +79,12 @@ pub fn observe(
         "output_limit" => "the check printed more than may be captured".to_owned(),
         "deadline" => "the check ran into the end of the loop's time".to_owned(),
         "interrupted" => "the check was interrupted".to_owned(),
+        _ if capture.no_report == Some(NoReport::FrozenChanged) => {
+            "a frozen file was changed while the check ran".to_owned()
+        }
+        _ if capture.no_report == Some(NoReport::Planted) => {
+            "the report was there before the check ran".to_owned()
+        }
         _ => problem.to_string(),
     });
     let sets = judgement.sets.as_ref();
@@ -104,6 +112,7 @@ pub fn observe(
         collected: sets.map(TestSets::fingerprint),
         tests: tests_json.as_deref().map(|bytes| blob_id(hash, bytes)),
         lost: lost.clone(),
+        newly_skipped: judgement.newly_skipped.iter().cloned().collect(),
         regressed: regressed.clone(),
     };
     let evidence = CheckEvidence {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::decide::Decision;
 use crate::money::MicroUsd;
 use crate::oid::Oid;
+use crate::sandbox::Enforcement;
 
 /// The schema id of a receipt.
 pub const RECEIPT_SCHEMA: &str = "git-loop/receipt/v1";
@@ -226,6 +227,8 @@ pub struct CheckReceipt {
     pub tests: Option<Oid>,
     /// Tests of the baseline that were not run.
     pub lost: Vec<String>,
+    /// Tests that ran at the baseline and are skipped now.
+    pub newly_skipped: Vec<String>,
     /// Tests that passed at green and do not pass now.
     pub regressed: Vec<String>,
 }
@@ -240,6 +243,8 @@ pub enum NoReport {
     TooLarge,
     /// The file was there before the check ran.
     Planted,
+    /// A frozen file was changed while the check ran, so what it said counts for nothing.
+    FrozenChanged,
 }
 
 /// How many tests had which outcome.
@@ -257,22 +262,7 @@ pub struct TestCounts {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SandboxReceipt {
     /// Around the worker; null if it did not run.
-    pub worker: Option<Enforced>,
+    pub worker: Option<Enforcement>,
     /// Around the check; null if it did not run.
-    pub check: Option<Enforced>,
-}
-
-/// What one adapter enforced.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Enforced {
-    /// The adapter.
-    pub adapter: String,
-    /// Whether files outside were out of reach.
-    pub filesystem: bool,
-    /// `host`, `none (namespace)`, `none (seccomp)`.
-    pub network: String,
-    /// Whether capabilities were dropped.
-    pub capabilities_dropped: bool,
-    /// How it was made sure that no process stayed.
-    pub process_tree: String,
+    pub check: Option<Enforcement>,
 }

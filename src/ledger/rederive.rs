@@ -3,19 +3,24 @@
 use gix::bstr::{BString, ByteSlice};
 
 use super::observe::{Capture, Compared, Observed, observe};
-use super::receipt::{ChangesReceipt, CheckReceipt, GuardViolation, GuardsReceipt, Receipt};
+use super::receipt::{
+    ChangesReceipt, CheckReceipt, CostBasis, GuardViolation, GuardsReceipt, RECEIPT_SCHEMA, Receipt,
+    RunReceipt,
+};
 use super::record::{Body, IterationBody, Record, Role};
 use super::state::State;
 use super::trust::{NotTrusted, TrustRoot};
 use crate::at::At;
 use crate::check::TestSets;
-use crate::contract::{Contract, Guards, PathSets};
-use crate::decide::{Evidence, decide, decides_without_check, target_met};
+use crate::contract::{CommandLine, Contract, Guards, NetworkTerms, PathSets};
+use crate::decide::{Evidence, decide, decides_without_check, remaining, reservation, target_met};
 use crate::escape::escape_path;
 use crate::git::ObjectError;
-use crate::git::Repo;
+use crate::git::{Repo, TreesInMemory};
 use crate::guard::{self, DiffError, TreeJudgement};
+use crate::money::MicroUsd;
 use crate::oid::Oid;
+use crate::sandbox::{Adapter, Enforcement, NetworkEnforced};
 use crate::sign::GIT_NAMESPACE;
 use crate::sign::sshsig::{self, SignatureError};
 use crate::sign::{CommitError, parse_signed};
@@ -108,6 +113,14 @@ pub fn rederive(
             iteration(context, record, body, evidence)?;
             Ok(1)
         }
+        Body::Checkpoint(body) => {
+            let elapsed = context.before.elapsed_seconds(record.at);
+            same("remaining", &body.remaining, &remaining(context.contract, context.before, elapsed))?;
+            same("reservation_usd", &body.reservation_usd, &reservation(context.contract, context.before))?;
+            let allowed = &context.contract.sandbox.allowed;
+            same("adapter", &allowed.iter().any(|adapter| adapter.as_str() == body.adapter), &true)?;
+            Ok(0)
+        }
         Body::Promotion(body) => {
             same("candidate_tree", &body.candidate_tree, &Oid(context.repo.commit_tree(body.candidate.0)?))?;
             Ok(0)
@@ -124,7 +137,21 @@ fn iteration(
 ) -> Result<(), RederiveError> {
     let receipt = &body.receipt;
     let contract = context.contract;
+    same("receipt.schema", &receipt.schema.as_str(), &RECEIPT_SCHEMA)?;
     same("receipt.loop", &receipt.loop_id, &contract.loop_id)?;
+    same("receipt.model", &receipt.model, &contract.worker.model)?;
+    same("receipt.sampling", &receipt.sampling, &contract.worker.sampling)?;
+    same("receipt.cost.basis", &(receipt.cost.basis == CostBasis::None), &contract.worker.costs_nothing())?;
+    same("receipt.cost.usd", &(receipt.cost.basis == CostBasis::Unknown), &receipt.cost.usd.is_none())?;
+    if contract.worker.costs_nothing() {
+        same("receipt.cost.usd", &receipt.cost.usd, &Some(MicroUsd::ZERO))?;
+    }
+    consistent(contract, receipt)?;
+    for enforced in [&receipt.sandbox.worker, &receipt.sandbox.check].into_iter().flatten() {
+        let allowed =
+            contract.sandbox.allowed.iter().any(|adapter| adapter.as_str() == enforced.adapter.to_string());
+        same("receipt.sandbox", &allowed, &true)?;
+    }
     same("receipt.contract", &receipt.contract, &context.contract_record)?;
     let mut derived = Evidence {
         worker_failed: receipt.worker.as_ref().is_some_and(|worker| worker.failure.is_some()),
@@ -168,6 +195,66 @@ fn iteration(
     same("decision", &receipt.decision, &decision)
 }
 
+/// Whether what a receipt says of its runs fits the contract and itself. That it was so is the runner's word; that it
+/// could have been so is not.
+fn consistent(contract: &Contract, receipt: &Receipt) -> Result<(), RederiveError> {
+    let sandbox = &contract.sandbox;
+    if let Some(worker) = &receipt.worker {
+        same("worker.agent", &worker.agent, &contract.worker.agent)?;
+        same("worker.run.command", &fits(&contract.worker.command, &worker.run.command), &true)?;
+        let failed = worker.run.ended != "itself" || worker.run.exit_code != Some(0);
+        same("worker.failure", &worker.failure.is_some(), &failed)?;
+        enforced_fits(
+            "sandbox.worker",
+            receipt.sandbox.worker.as_ref(),
+            &worker.run,
+            sandbox.worker_network,
+        )?;
+    } else if receipt.abandoned.is_none() {
+        return Err(RederiveError::Differs {
+            field: "worker",
+            found: "null".to_owned(),
+            expected: "a run, as the iteration was not abandoned".to_owned(),
+        });
+    }
+    if let Some(check) = &receipt.check {
+        same("check.run.command", &fits(&contract.check.command, &check.run.command), &true)?;
+        enforced_fits("sandbox.check", receipt.sandbox.check.as_ref(), &check.run, sandbox.check_network)?;
+    }
+    same("determinism_confidence", &receipt.determinism_confidence, &None)
+}
+
+/// Whether `found` is how `command` is run: the same words, but that the program is named by where it lies.
+fn fits(command: &CommandLine, found: &[String]) -> bool {
+    let base = |word: &str| word.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
+    match command {
+        CommandLine::Exec(words) => match (words.split_first(), found.split_first()) {
+            (Some((program, rest)), Some((run, words))) => base(program) == base(run) && rest == words,
+            _ => false,
+        },
+        CommandLine::Shell(line) => found.last() == Some(line),
+    }
+}
+
+/// Whether an adapter's report fits what the contract asks for. A command that could not be started has none.
+fn enforced_fits(
+    field: &'static str,
+    enforced: Option<&Enforcement>,
+    run: &RunReceipt,
+    network: NetworkTerms,
+) -> Result<(), RederiveError> {
+    let Some(enforced) = enforced else {
+        return same(field, &run.exit_code, &Some(NOT_STARTED));
+    };
+    let closed = enforced.network != NetworkEnforced::Host;
+    let fits = (closed || network == NetworkTerms::Host)
+        && (enforced.filesystem || enforced.adapter == Adapter::None);
+    same(field, &fits, &true)
+}
+
+/// The exit code of a command that could not be started, as a shell gives it.
+pub const NOT_STARTED: i32 = 127;
+
 /// Whether the worker or the check ran into what was left of the loop's time.
 pub fn hit_deadline(receipt: &Receipt) -> bool {
     let runs = receipt
@@ -189,7 +276,7 @@ pub fn judge_tree(
     let PathSets { mutable, check, blocked } = &guards.sets;
     let green = repo.commit_tree(base.0)?;
     Ok(guard::judge(
-        repo.gix(),
+        &TreesInMemory::new(repo),
         guard::Paths { mutable, check, blocked },
         &guards.frozen,
         &green,
@@ -201,7 +288,7 @@ pub fn judge_tree(
 /// The tree that the check runs on: the candidate's with every check path replaced by its frozen object. Its objects
 /// stay in memory.
 pub fn check_tree(repo: &Repo, guards: &Guards, tree: Oid) -> Result<Oid, RederiveError> {
-    check_tree_in(&repo.gix().clone().with_object_memory(), guards, tree)
+    Ok(Oid(guard::check_tree(&TreesInMemory::new(repo), &tree.0, &guards.frozen, &guards.sets.check)?))
 }
 
 /// The same, with new objects where `trees` puts them.
@@ -296,7 +383,12 @@ fn check_again(
         compared,
     );
     same("check.metric", &check.metric, &observed.receipt.metric)?;
-    same("check", check, &observed.receipt)?;
+    let mut expected = observed.receipt.clone();
+    if let (Some(problem), Some(recorded)) = (&mut expected.problem, &check.problem) {
+        // That there is a problem is derived; in which words it is told may change with the parsers.
+        problem.clone_from(recorded);
+    }
+    same("check", check, &expected)?;
     if let Some(expected) = observed.receipt.tests {
         same("evidence/tests.json", &find("tests.json"), &Some(expected))?;
     }

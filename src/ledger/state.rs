@@ -3,8 +3,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::receipt::ModelIdentity;
-use super::record::Status;
+use super::receipt::{ContextEntry, ModelIdentity};
+use super::record::{HaltedBy, Status};
 use crate::at::At;
 use crate::canonical;
 use crate::exit::HaltReason;
@@ -71,12 +71,12 @@ pub struct State {
     pub counters: Counters,
     /// The iteration that is under way; null between iterations.
     pub checkpoint: Option<OpenCheckpoint>,
-    /// The halt that the last iteration's decision calls for and that is not recorded yet.
-    pub due_halt: Option<HaltReason>,
+    /// The halt that the last record calls for and that is not recorded yet.
+    pub due_halt: Option<DueHalt>,
     /// The halt record; null while there is none, and in the halt record itself, which cannot name itself.
     pub halt: Option<Oid>,
-    /// Who ran the loop: the signer of its last iteration or of its halt; null before.
-    pub submitter: Option<Signer>,
+    /// Who ran the loop: every signer of an iteration, and of a halt that was no operator's.
+    pub submitters: Vec<Signer>,
     /// The approving reviews of the halt.
     pub approvals: Vec<Approval>,
 }
@@ -196,8 +196,21 @@ pub struct OpenCheckpoint {
     pub base: Oid,
     /// The environment.
     pub environment_id: String,
+    /// What the worker is given to read.
+    pub context: Vec<ContextEntry>,
     /// What is charged if it is never heard of again.
     pub reservation_usd: MicroUsd,
+}
+
+/// A halt that must come next.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct DueHalt {
+    /// What calls for it.
+    pub by: HaltedBy,
+    /// The stable string.
+    pub halt_reason: HaltReason,
+    /// The name of the limit or of the row.
+    pub reason: String,
 }
 
 /// A principal with the key that was used.

@@ -54,12 +54,12 @@ impl TrustRoot {
         }
         let branch = protected_branch(repo)?;
         let Some((name, commit)) = branch else {
-            return Err(no_trust_root("there is no protected branch either"));
+            return Err(no_trust_root(repo, "there is no protected branch either"));
         };
         let Some(text) =
             repo.read_path_at(commit, TRUST_PATH).or_workspace(|| format!("{TRUST_PATH} cannot be read"))?
         else {
-            return Err(no_trust_root(&format!("{name} has no {TRUST_PATH} either")));
+            return Err(no_trust_root(repo, &format!("{name} has no {TRUST_PATH} either")));
         };
         let text = String::from_utf8(text).or_workspace(|| format!("{name}:{TRUST_PATH} is not UTF-8"))?;
         Self::parse(text, format!("{name}:{TRUST_PATH}"), revoked)
@@ -133,7 +133,13 @@ pub fn protected_branch(repo: &Repo) -> Result<Option<(String, gix::ObjectId)>> 
     Ok(None)
 }
 
-fn no_trust_root(why: &str) -> Error {
-    Error::workspace(format!("nobody is trusted here: no allowed-signers file is configured, and {why}"))
-        .hint("git loop init writes one, or: git config loop.allowedSigners <file>")
+fn no_trust_root(repo: &Repo, why: &str) -> Error {
+    let error =
+        Error::workspace(format!("nobody is trusted here: no allowed-signers file is configured, and {why}"));
+    if repo.worktree_root().is_some_and(|top| top.join(TRUST_PATH).is_file()) {
+        return error
+            .hint(format!("the one in the work tree counts once the protected branch has it: git add {TRUST_PATH} && git commit"))
+            .hint("which branch that is says loop.protectedBranch; else it is the remote's HEAD, else main");
+    }
+    error.hint("git loop init writes one, or: git config loop.allowedSigners <file>")
 }

@@ -12,7 +12,7 @@ use super::rederive::{self, RederiveError};
 use super::state::State;
 use super::trust::{NotTrusted, TrustRoot};
 use crate::at::At;
-use crate::contract::{Contract, ContractError, Guards};
+use crate::contract::{Class, Contract, ContractError, Guards};
 use crate::error::{Error, Result};
 use crate::git::LoopId;
 use crate::git::Repo;
@@ -310,6 +310,14 @@ impl<'a> Walk<'a> {
         position("contract", &optional(loaded.record.contract), "null")?;
         position("parents", &loaded.commit.commit.parents.len().to_string(), "0")?;
         envelope(&contract, trust, now, &loaded)?;
+        if contract.class == Class::LastingCode
+            && contract.roles.runner.contains(&loaded.record.actor.principal)
+        {
+            return Err(Reason::NotInRole {
+                principal: loaded.record.actor.principal.clone(),
+                role: "approver other than the runner",
+            });
+        }
         let guards = contract.guards(repo)?;
         position("frozen", &optional(loaded.frozen), &contract.frozen.tree.to_string())?;
         let state = fold::begin(&contract);
@@ -357,7 +365,7 @@ impl<'a> Walk<'a> {
                 record.at, before.record.at
             )));
         }
-        let state = fold::fold(&before.state, record)?;
+        let state = fold::fold(&self.contract, &before.state, record)?;
         same_state(&state, &loaded.state)?;
         same_evidence(&loaded)?;
         match &record.body {

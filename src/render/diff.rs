@@ -50,6 +50,7 @@ pub fn unified(repo: &Repo, changes: &[Change], paint: Paint) -> Result<String, 
         for line in diff.unified_diff().header(&from, &to).to_string().lines() {
             let safe = escape_terminal(line);
             let tone = match line.as_bytes().first() {
+                Some(b'+' | b'-') if line.starts_with("+++ ") || line.starts_with("--- ") => Some(Tone::Bold),
                 Some(b'+') => Some(Tone::Good),
                 Some(b'-') => Some(Tone::Bad),
                 Some(b'@') => Some(Tone::Dim),

@@ -36,8 +36,11 @@ pub fn iteration_line(contract: &Contract, receipt: &Receipt) -> String {
             guards.drift.iter().chain(&guards.blocked).chain(&guards.tampered).chain(&guards.left_out);
         if let Some(violation) = found.next() {
             let _ = write!(text, ": {} ({})", one_line(&violation.path, 100), one_line(&violation.what, 100));
-        } else if let Some(path) = guards.outside.first() {
-            let _ = write!(text, ": {}", one_line(path, 100));
+        } else if let Some((first, rest)) = guards.outside.split_first() {
+            let _ = write!(text, ": {}", one_line(first, 100));
+            if !rest.is_empty() {
+                let _ = write!(text, " and {}", plural(rest.len() as u64, "other path", "other paths"));
+            }
         }
         if let Some(failure) = receipt.worker.as_ref().and_then(|worker| worker.failure.as_ref()) {
             let _ = write!(text, ": {}", one_line(failure, 160));
@@ -49,4 +52,18 @@ pub fn iteration_line(contract: &Contract, receipt: &Receipt) -> String {
 /// `1 test`, `2 tests`.
 pub fn plural(count: u64, one: &str, many: &str) -> String {
     if count == 1 { format!("1 {one}") } else { format!("{count} {many}") }
+}
+
+/// The last `count` lines of a program's output that say anything, each cut and without what a terminal would act on.
+pub fn tail(bytes: &[u8], count: usize) -> Vec<String> {
+    let text = String::from_utf8_lossy(bytes);
+    let mut lines: Vec<String> = text
+        .lines()
+        .rev()
+        .filter(|line| !line.trim().is_empty())
+        .take(count)
+        .map(|line| one_line(line, 200))
+        .collect();
+    lines.reverse();
+    lines
 }

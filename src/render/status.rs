@@ -2,10 +2,13 @@
 
 use std::fmt::Write as _;
 
-use crate::contract::Contract;
+use crate::contract::{Class, Contract, UnknownCost};
+use crate::decide::reservation;
+use crate::exit::HaltReason;
 use crate::ledger::message::one_line;
 use crate::ledger::record::{Body, Record, Status};
 use crate::ledger::state::State;
+use crate::money::MicroUsd;
 
 /// How many failing tests are named before the rest is only counted.
 const NAMED_FAILURES: usize = 10;
@@ -19,7 +22,7 @@ pub fn status_md(contract: &Contract, record: &Record, state: &State) -> String 
     let _ = writeln!(text, "| | |\n| --- | --- |");
     let _ = writeln!(text, "| as of | {}, record {} ({}) |", record.at, record.seq, record.kind.as_str());
     let _ = writeln!(text, "| iterations | {} of {} |", state.iteration, contract.limits.iterations);
-    let metric = state.best_metric.map_or_else(|| "none yet".to_owned(), |metric| metric.to_string());
+    let metric = state.best_metric.map_or_else(|| "not measured".to_owned(), |metric| metric.to_string());
     let _ = writeln!(
         text,
         "| {} | {metric} (target {}, {}) |",
@@ -27,7 +30,7 @@ pub fn status_md(contract: &Contract, record: &Record, state: &State) -> String 
         contract.metric.target,
         contract.metric.direction.as_str()
     );
-    let _ = writeln!(text, "| spent | ${} of ${} |", state.cumulative_usd, contract.limits.cost_usd);
+    let _ = writeln!(text, "| spent | {} |", spent(contract, state));
     let _ = writeln!(text, "| green | {} |", state.last_green_commit);
     if let Some(reason) = state.halt_reason {
         let _ = writeln!(text, "| halted | {reason}, exit {} |", reason.exit_code());
@@ -41,7 +44,7 @@ pub fn status_md(contract: &Contract, record: &Record, state: &State) -> String 
             let _ = writeln!(text, "- … and {} more", failures.len() - NAMED_FAILURES);
         }
     }
-    let _ = writeln!(text, "\n## Next\n\n{}", next_step(record, state));
+    let _ = writeln!(text, "\n## Next\n\n{}", next_step(contract, record, state));
     text
 }
 
@@ -56,7 +59,7 @@ fn headline(state: &State) -> String {
 }
 
 /// What to do next, as a sentence with a command.
-pub fn next_step(record: &Record, state: &State) -> String {
+pub fn next_step(contract: &Contract, record: &Record, state: &State) -> String {
     let id = &state.loop_id;
     match (state.status, state.halt_reason) {
         (Status::Active, _) => match &record.body {
@@ -69,13 +72,74 @@ pub fn next_step(record: &Record, state: &State) -> String {
             _ => format!("Go on with `git loop run {id}`."),
         },
         (Status::AwaitingReview, _) if state.approvals.is_empty() => {
-            format!("Read `git loop diff {id}`, then `git loop review {id} --approve` or `--reject`.")
+            let able = |who: &&String| !state.submitters.iter().any(|one| one.principal == **who);
+            let reviewers: Vec<&str> =
+                contract.roles.reviewer.iter().filter(able).map(String::as_str).collect();
+            if reviewers.is_empty() {
+                return "Nobody can review this loop: its contract names no reviewer but who ran it. Add one to the \
+                        allowed-signers file, then start another loop."
+                    .to_owned();
+            }
+            format!(
+                "Read `git loop diff {id}`, then, as {}: `git loop review {id} --approve --key KEY`, or `--reject`.",
+                one_line(&reviewers.join(" or "), 120)
+            )
+        }
+        (Status::AwaitingReview, _) if contract.class == Class::LastingCode => {
+            "It is approved, but this version cannot promote lasting_code yet.".to_owned()
         }
         (Status::AwaitingReview, _) => format!("It is approved: `git loop promote {id}`."),
         (Status::Succeeded, _) => {
             format!("Land it: `git merge {}`.", state.last_green_commit.short())
         }
-        (_, Some(reason)) => format!("It is left by: {}. See `git loop log {id}`.", reason.left_by()),
+        (_, Some(HaltReason::OperatorStopped)) => format!("Go on with `git loop run {id} --resume`."),
+        (_, Some(_)) => {
+            let green = state.last_green_commit.short();
+            format!(
+                "See why: `git loop show {id}`. To go on, start another loop: `git loop start <new-id> -f FILE --base {green}`."
+            )
+        }
         (_, None) => format!("See `git loop log {id}`."),
     }
+}
+
+/// What was spent, of how much.
+pub fn spent(contract: &Contract, state: &State) -> String {
+    if contract.worker.costs_nothing() {
+        return "nothing (usage = \"none\")".to_owned();
+    }
+    let unknown = match state.counters.unknown_costs {
+        0 => "",
+        _ => " known, and what nobody knows",
+    };
+    format!("${} of ${}{unknown}", dollars(state.cumulative_usd), dollars(contract.limits.cost_usd))
+}
+
+/// What a halt reason alone does not say.
+pub fn why(contract: &Contract, state: &State) -> Option<String> {
+    if state.halt_reason? != HaltReason::BudgetExceeded {
+        return None;
+    }
+    let id = &state.loop_id;
+    if state.counters.unknown_costs > 0 && contract.limits.unknown_cost == UnknownCost::Stop {
+        return Some(format!(
+            "the cost of the last run is not known (git loop show {id}); limits.unknown_cost = \"allow\" would go on"
+        ));
+    }
+    let next = reservation(contract, state);
+    (state.cumulative_usd <= contract.limits.cost_usd && next > MicroUsd::ZERO).then(|| {
+        format!(
+            "${} is spent and the next run may cost ${}, more than the limit of ${}",
+            dollars(state.cumulative_usd),
+            dollars(next),
+            dollars(contract.limits.cost_usd)
+        )
+    })
+}
+
+/// Money for people: at least two decimals, no more than are needed.
+pub fn dollars(usd: MicroUsd) -> String {
+    let text = usd.to_string();
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    format!("{whole}.{:0<2}", fraction.trim_end_matches('0'))
 }

@@ -345,14 +345,28 @@ impl From<SandboxError> for crate::error::Error {
                 "use `network = \"host\"` with the adapter `none`, or another adapter"
             }
             SandboxError::Nul { .. } => "remove the NUL byte",
-            SandboxError::Setup { .. } => "run `git loop doctor` to see what this machine can enforce",
+            SandboxError::Setup { .. } => {
+                "the message names what the kernel refused; a container or a security module often is the reason"
+            }
             SandboxError::SupervisorLost => {
                 "run again; if it repeats, the command ends processes that are not its own"
             }
         };
         let usage = matches!(error, SandboxError::EmptyCommand | SandboxError::Nul { .. });
         let kind = if usage { crate::error::Kind::Usage } else { crate::error::Kind::Workspace };
-        let mut told = Self::new(kind, error.to_string()).hint(hint);
+        let mut told = Self::new(kind, error.to_string());
+        if let SandboxError::Exec { program, source } = &error
+            && source.kind() == io::ErrorKind::NotFound
+            && let Ok(real) = program.canonicalize()
+        {
+            // It is there, so the sandbox does not see it, or not what it is a link to.
+            let shown = if real == *program { String::new() } else { format!(" and {}", real.display()) };
+            told = told.hint(format!(
+                "name the folders of {}{shown} in `sandbox.read_only`, if it is no script whose interpreter is missing",
+                program.display()
+            ));
+        }
+        told = told.hint(hint);
         if let Some(source) = std::error::Error::source(&error) {
             told = told.caused_by(source.to_string());
         }

@@ -7,14 +7,17 @@
 //! | [`spec`] | which key a setting means |
 //! | [`signer`] | signing with it: file, agent, `ssh-keygen` |
 //! | [`allowed`] | OpenSSH allowed-signers files: who may sign what, and when |
+//! | [`enroll`] and [`newkey`] | new principals for such a file; a key pair for a runner |
 //! | [`revoked`] | revocation files: lists of public keys and binary KRLs |
 //! | [`keygen`] | finding and running `ssh-keygen`, for what this process cannot do itself |
 
 mod agent;
 pub mod allowed;
 pub mod commit;
+pub mod enroll;
 mod error;
 pub mod keygen;
+pub mod newkey;
 mod openssh;
 mod passphrase;
 mod pattern;
@@ -34,6 +37,7 @@ pub use error::KeyError;
 pub use passphrase::{AskpassRequire, PassphraseSource};
 pub use revoked::{Revocations, RevocationsError};
 pub use signer::Signer;
+pub use source::named_public_key;
 pub use spec::{KeyOrigin, KeyRequest, KeySpec};
 pub use sshsig::{SignatureError, SignedBy, fingerprint};
 

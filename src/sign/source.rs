@@ -34,6 +34,31 @@ pub(super) fn open(request: &KeyRequest) -> Result<Signer, KeyError> {
     }
 }
 
+/// The public key that `request` means. Nothing is opened that needs a passphrase, and no agent is asked.
+pub fn named_public_key(request: &KeyRequest) -> Result<PublicKey, KeyError> {
+    let opening = Opening { request, name: request.name() };
+    let path = match request.resolve()? {
+        Named::Literal(key) => return Ok(key),
+        Named::File(path) => path,
+    };
+    let beside = |opening: &Opening<'_>| opening.read_public_beside(&path);
+    let key = match opening.read(&path)? {
+        Some(Content::Public(key)) => Some(key),
+        Some(Content::OpenSsh(pem)) => match openssh::decode(&pem) {
+            Ok(key) => Some(PublicKey::from(key.public_key().key_data().clone())),
+            Err(_) => openssh::public_key(&pem),
+        },
+        Some(Content::OldPem) => beside(&opening)?,
+        None => beside(&opening)?
+            .ok_or_else(|| KeyError::Missing { name: opening.name.clone(), path: path.clone() })?
+            .into(),
+    };
+    let key =
+        key.ok_or_else(|| KeyError::NoPublicKey { name: opening.name.clone(), public: with_pub(&path) })?;
+    opening.check_type(&key)?;
+    Ok(key)
+}
+
 /// A key file's content.
 enum Content {
     /// A private key in OpenSSH's own format.

@@ -59,7 +59,7 @@ struct Local {
 }
 
 /// Fills the empty folder `dest` with `tree`. The returned manifest knows what was left on disk, for
-/// [`write_index`](super::write_index) and [`snapshot`](super::snapshot). A `.git` in `dest` does not count as
+/// [`write_index`](super::write_index) and [`snapshot`](super::snapshot()). A `.git` in `dest` does not count as
 /// content, and a tree cannot hold one.
 pub fn checkout(
     repo: &gix::Repository,

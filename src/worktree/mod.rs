@@ -4,10 +4,10 @@
 //! repository can take part. The order of use is
 //!
 //! 1. [`worktree_folder`] finds the private folder for worktrees, outside the repository;
-//! 2. [`reclaim`] removes what dead processes left there and in `worktrees/`;
+//! 2. [`reclaim()`] removes what dead processes left there and in `worktrees/`;
 //! 3. [`LinkedWorktree::create`] registers a worktree that `git worktree list` shows;
-//! 4. [`checkout`] fills it, [`LinkedWorktree::link`] or [`LinkedWorktree::seal`] makes it one that git can work in;
-//! 5. [`snapshot`] stores what is there afterwards;
+//! 4. [`checkout()`] fills it, [`LinkedWorktree::link`] or [`LinkedWorktree::seal`] makes it one that git can work in;
+//! 5. [`snapshot()`] stores what is there afterwards;
 //! 6. [`LinkedWorktree::remove`] removes it, whatever happened to it.
 
 mod access;

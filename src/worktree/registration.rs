@@ -16,6 +16,7 @@ use super::manifest::Manifest;
 use super::owner::{Owner, OwnerFile};
 use super::remove::remove_all;
 use super::sealed::{self, SealOptions};
+#[cfg(unix)]
 use super::sys;
 
 /// How the names of our worktrees begin.
@@ -163,7 +164,7 @@ impl LinkedWorktree {
     }
 
     /// Removes the folder and the registration, whatever was done to either. Everything is tried; the first failure
-    /// is returned, and what is left is found by [`reclaim`](super::reclaim) once this process has ended.
+    /// is returned, and what is left is found by [`reclaim`](super::reclaim()) once this process has ended.
     pub fn remove(mut self) -> Result<(), WorktreeError> {
         self.remove_now()
     }

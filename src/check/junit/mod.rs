@@ -11,8 +11,13 @@
 //!   failures in it. (Several failures of one test, also in several test cases, count once or each.)
 //! - `tests` is at least the number of its own test cases that ran without an error (jest-junit makes a test case of a
 //!   suite that cannot be loaded, and does not count it). It is at most the number of test cases, errors (pytest counts a
-//!   failed tear-down as another test), nested suites (node counts them) and tests that were left out as skipped.
+//!   failed tear-down as another test), nested suites (node counts them) and tests that were left out as skipped. In a
+//!   report of pytest it may be more: since version 9 it counts the subtests that passed, and does not write them.
 //! - `skipped` is not more than what is marked as skipped or left out.
+//!
+//! A test case that stands for tests that could not be loaded (a module with a syntax error, a class whose set-up failed) makes the
+//! report incomplete, with its name in the message. It is no test: taken for one, its tests would be missing from the collected
+//! set where a candidate broke the module, and it would be missing itself where a candidate mended it.
 //!
 //! Of XML only what a report needs is taken: a document type, an entity, a processing instruction or another encoding than
 //! UTF-8 makes a report malformed. quick-junit's reader was not used: it wants nextest's own shape (a named `testsuites` with one
@@ -24,6 +29,9 @@ use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Error as XmlError, Reader};
 
 use super::{Outcome, ReportProblem, TestSets, excerpt};
+use names::{stands_for_others, subtest_at};
+
+mod names;
 
 /// Deeper nesting is no report. Real ones nest suites about as deep as people nest folders.
 const MAX_DEPTH: usize = 64;
@@ -33,6 +41,18 @@ const MAX_ATTRIBUTES: usize = 64;
 
 /// Reads a JUnit XML file.
 pub fn parse(bytes: &[u8]) -> Result<TestSets, ReportProblem> {
+    let (sets, stand_in) = read(bytes)?;
+    match stand_in {
+        None => Ok(sets),
+        Some((line, id)) => {
+            let id = excerpt(&id);
+            Err(ReportProblem::incomplete(line, format!("`{id}` stands for tests that could not be loaded")))
+        }
+    }
+}
+
+/// The tests of a report, and line and id of the first test case that stands for others.
+fn read(bytes: &[u8]) -> Result<(TestSets, Option<(u64, String)>), ReportProblem> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         ReportProblem::malformed(line_at(bytes, error.valid_up_to()), "the file is not UTF-8")
     })?;
@@ -51,6 +71,7 @@ pub fn parse(bytes: &[u8]) -> Result<TestSets, ReportProblem> {
             }
         })?;
         let end = matches!(event, Event::Eof);
+        parser.position = position(start);
         parser.event(event).map_err(|fault| {
             let line = || line_at(text.as_bytes(), position(start));
             match fault {
@@ -60,7 +81,8 @@ pub fn parse(bytes: &[u8]) -> Result<TestSets, ReportProblem> {
             }
         })?;
         if end {
-            return Ok(parser.sets);
+            let stand_in = parser.stand_in.map(|(at, id)| (line_at(text.as_bytes(), at), id));
+            return Ok((parser.sets, stand_in));
         }
     }
 }
@@ -98,6 +120,7 @@ struct Attributes {
     classname: Option<String>,
     file: Option<String>,
     kind: Option<String>,
+    message: Option<String>,
     status: Option<String>,
     result: Option<String>,
     declared: Declared,
@@ -156,6 +179,10 @@ struct Suite {
 /// An open `testcase`.
 struct Case {
     id: String,
+    /// Where it begins.
+    at: usize,
+    /// It looks like one that stands for tests that could not be loaded. It is one if it failed.
+    stand_in: bool,
     /// `failure` and `error`, which the counts of a suite know.
     final_failures: u64,
     errors: u64,
@@ -179,6 +206,12 @@ struct Parser {
     open: Vec<Frame>,
     started: bool,
     root_seen: bool,
+    /// pytest wrote this.
+    pytest: bool,
+    /// Where the event begins that is being read.
+    position: usize,
+    /// The first test case that stands for others: where it begins, and its id.
+    stand_in: Option<(usize, String)>,
 }
 
 impl Parser {
@@ -241,12 +274,13 @@ impl Parser {
             None if self.root_seen => return malformed("a second root element"),
             None if name == "testsuites" || name == "testsuite" => {
                 self.root_seen = true;
+                self.pytest = attributes.name.as_deref() == Some("pytest tests");
                 Frame::Suite(Suite::new(name == "testsuites", attributes))
             }
             None => return malformed(format!("the root element is `{}`, not `testsuites`", excerpt(&name))),
             Some(Frame::Suite(suite)) => match name.as_str() {
                 "testsuite" => Frame::Suite(Suite::new(false, attributes)),
-                "testcase" => Frame::Case(Case::new(suite, attributes)?),
+                "testcase" => Frame::Case(Case::new(suite, attributes, self.position)?),
                 "failure" | "error" => {
                     // A suite that could not be set up. It must not vanish, and it is no test case that could be counted.
                     let tally = Tally { failures: 1, errors: u64::from(name == "error"), ..Tally::default() };
@@ -254,6 +288,7 @@ impl Parser {
                     suite.whole.add(tally);
                     let id = if suite.name.is_empty() { "(suite)" } else { &suite.name };
                     self.sets.record(id.to_owned(), Outcome::Failed);
+                    self.stand_in.get_or_insert((self.position, id.to_owned()));
                     Frame::Other
                 }
                 "testsuites" => return malformed("`testsuites` inside of a suite"),
@@ -263,7 +298,7 @@ impl Parser {
                 return malformed(format!("`{}` in a place where it does not count", excerpt(&name)));
             }
             Some(Frame::Case(case)) => {
-                case.child(&name, attributes.kind.as_deref());
+                case.child(&name, &attributes);
                 Frame::Other
             }
             Some(Frame::Other) => Frame::Other,
@@ -281,6 +316,9 @@ impl Parser {
                 let outcome = case.outcome();
                 let mut tally = case.tally(outcome);
                 let before = self.sets.outcome(&case.id);
+                if case.stand_in && outcome == Outcome::Failed && self.stand_in.is_none() {
+                    self.stand_in = Some((case.at, case.id.clone()));
+                }
                 self.sets.record(case.id, outcome);
                 tally.ran *= u64::from(before.is_none());
                 tally.failing *= u64::from(before != Some(Outcome::Failed));
@@ -292,7 +330,8 @@ impl Parser {
                 Ok(())
             }
             Some(Frame::Suite(suite)) => {
-                suite.check()?;
+                // The inner name is that of older versions, and can be configured; the outer cannot.
+                suite.check(self.pytest || suite.name == "pytest")?;
                 if let Some(Frame::Suite(outer)) = self.open.last_mut() {
                     outer.whole.add(suite.whole);
                     outer.whole.suites += 1;
@@ -327,6 +366,7 @@ fn attributes(element: &BytesStart<'_>) -> Result<Attributes, Fault> {
             b"classname" => read.classname = Some(value.into_owned()),
             b"file" => read.file = Some(value.into_owned()),
             b"type" => read.kind = Some(value.into_owned()),
+            b"message" => read.message = Some(value.into_owned()),
             b"status" => read.status = Some(value.into_owned()),
             b"result" => read.result = Some(value.into_owned()),
             b"tests" if is_suite => read.declared.tests = count(&value)?,
@@ -351,8 +391,8 @@ impl Suite {
         }
     }
 
-    /// Compares what the suite declares with what it holds.
-    fn check(&self) -> Result<(), Fault> {
+    /// Compares what the suite declares with what it holds. `counts_more`: its `tests` are not only test cases.
+    fn check(&self, counts_more: bool) -> Result<(), Fault> {
         let Self { declared, whole, .. } = self;
         // `testsuites` always counts all below it; of a suite with suites inside, some writers count its own part.
         let own = if self.is_root { whole } else { &self.own };
@@ -378,7 +418,7 @@ impl Suite {
             if says < own.ran {
                 return refuse("tests", says, own.ran);
             }
-            if says > most {
+            if says > most && !counts_more {
                 return refuse("tests", says, whole.cases);
             }
             let missing = says.saturating_sub(whole.cases);
@@ -391,24 +431,41 @@ impl Suite {
 }
 
 impl Case {
-    fn new(suite: &Suite, attributes: Attributes) -> Result<Self, Fault> {
+    fn new(suite: &Suite, attributes: Attributes, at: usize) -> Result<Self, Fault> {
         let Attributes { name, classname, file, status, result, .. } = attributes;
         let name = name.filter(|name| !name.is_empty());
-        let Some(name) = name else { return malformed("a test case without a name") };
+        let Some(mut name) = name else { return malformed("a test case without a name") };
+        let stand_in = stands_for_others(&name, classname.as_deref().unwrap_or_default(), &suite.name);
+        if let Some(subtest) = file.as_deref().and_then(|file| subtest_at(&name, file)) {
+            name.truncate(subtest);
+        }
         let group =
             classname.or_else(|| file.filter(|file| !file.is_empty())).unwrap_or_else(|| suite.name.clone());
         let id = if group.is_empty() { name } else { format!("{group}::{name}") };
         let status = status.into_iter().chain(result).filter_map(|word| said(&word)).max();
-        Ok(Self { id, final_failures: 0, errors: 0, reruns: 0, skipped: false, todo: false, status })
+        Ok(Self {
+            id,
+            at,
+            stand_in,
+            final_failures: 0,
+            errors: 0,
+            reruns: 0,
+            skipped: false,
+            todo: false,
+            status,
+        })
     }
 
     /// Takes in an element inside of the test case.
-    fn child(&mut self, name: &str, kind: Option<&str>) {
+    fn child(&mut self, name: &str, attributes: &Attributes) {
+        let kind = attributes.kind.as_deref();
         match name {
             "failure" => self.final_failures += 1,
             "error" => {
                 self.final_failures += 1;
                 self.errors += 1;
+                // pytest's word for it.
+                self.stand_in |= attributes.message.as_deref() == Some("collection failure");
             }
             // A test that failed and then passed is not one that passes.
             "flakyFailure" | "flakyError" | "rerunFailure" | "rerunError" => self.reruns += 1,

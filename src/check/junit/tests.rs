@@ -73,10 +73,40 @@ fn real_pytest() {
 }
 
 #[test]
+fn real_pytest_with_subtests_that_it_counts_and_does_not_write() {
+    let sets = parse(real!("pytest-subtests.xml")).unwrap();
+    assert_eq!(sets.failed, ids(&["test_s.T::test_sub", "test_s.T::test_two", "test_s::test_fixture"]));
+    assert_eq!(sets.skipped, ids(&["test_s.T::test_skip"]));
+    assert_eq!(sets.passed, ids(&["test_s.T::test_ok"]));
+    // The name of the suite can be configured, that of the root cannot; older versions wrote only the suite's.
+    let case = r#"<testcase name="a"/>"#;
+    for (root, suite) in [("pytest tests", "mine"), ("", "pytest")] {
+        let text = format!(
+            r#"<testsuites name="{root}"><testsuite name="{suite}" tests="9">{case}</testsuite></testsuites>"#
+        );
+        assert!(read(&text).is_ok(), "{text}");
+    }
+    // Failures are counted by everybody alike, and fewer tests than there are is wrong for everybody.
+    assert!(is_contradiction(&format!(
+        r#"<testsuite name="pytest" tests="9" failures="1">{case}</testsuite>"#
+    )));
+    assert!(is_contradiction(&format!(r#"<testsuite name="pytest" tests="0">{case}</testsuite>"#)));
+    assert!(is_contradiction(&format!(r#"<testsuite name="other" tests="9">{case}</testsuite>"#)));
+}
+
+/// The tests of a report that is incomplete because a test case stands for others, and what is said of that one.
+fn read_incomplete(bytes: &[u8]) -> (TestSets, String) {
+    let problem = parse(bytes).unwrap_err();
+    assert!(matches!(problem, ReportProblem::Incomplete { .. }), "{problem:?}");
+    (super::read(bytes).unwrap().0, problem.to_string())
+}
+
+#[test]
 fn real_pytest_that_collects_nothing() {
     // Field report 2.100: a module that cannot be imported is red, and named.
-    let sets = parse(real!("pytest-collection-error.xml")).unwrap();
+    let (sets, problem) = read_incomplete(real!("pytest-collection-error.xml"));
     assert_eq!((sets.failed, sets.passed), (ids(&["sub.test_e7"]), ids(&[])));
+    assert!(problem.contains("line 1: `sub.test_e7` stands for tests"), "{problem}");
     // Field report 1.7: an empty collection.
     assert_eq!(super::super::parse(Format::Junit, real!("pytest-none.xml")), Err(ReportProblem::NoTests));
 }
@@ -120,24 +150,65 @@ fn real_node() {
 
 #[test]
 fn other_real_writers() {
-    let sets = parse(real!("jest-junit.xml")).unwrap();
+    let (sets, problem) = read_incomplete(real!("jest-junit.xml"));
+    assert!(problem.contains("`Test suite failed to run::t/broken.test.js`"), "{problem}");
     assert_eq!(sets.failed, ids(&["outer bad::outer bad", "Test suite failed to run::t/broken.test.js"]));
     assert_eq!((sets.passed.len(), sets.skipped.len()), (3, 1));
-    let sets = parse(real!("vitest.xml")).unwrap();
+    let (sets, problem) = read_incomplete(real!("vitest.xml"));
+    assert!(problem.contains("`t/broken.test.js::t/broken.test.js`"), "{problem}");
     assert_eq!(sets.failed, ids(&["t/a.test.js::outer > bad", "t/broken.test.js::t/broken.test.js"]));
     assert_eq!((sets.passed.len(), sets.skipped.len()), (2, 2));
-    let sets = parse(real!("unittest-xml-reporting.xml")).unwrap();
+    let (sets, problem) = read_incomplete(real!("unittest-xml-reporting.xml"));
+    assert!(problem.contains("`setUpClass (tu.S)`"), "{problem}");
     assert_eq!(
         sets.failed,
-        ids(&[
-            "setUpClass (tu.S)",
-            "tu.T::test_bad",
-            "tu.T::test_err",
-            "tu.T::test_sub (i=1)",
-            "tu.T::test_xp"
-        ])
+        ids(&["setUpClass (tu.S)", "tu.T::test_bad", "tu.T::test_err", "tu.T::test_sub", "tu.T::test_xp"])
     );
     assert_eq!((sets.passed.len(), sets.skipped.len()), (1, 2));
+}
+
+#[test]
+fn a_test_case_that_stands_for_others_is_one_only_if_it_failed() {
+    for (attributes, inside) in [
+        (r#"classname="" name="tests.test_a""#, r#"<error message="collection failure"/>"#),
+        (r#"classname="unittest.loader._FailedTest" name="tests.test_a""#, "<error/>"),
+        (r#"classname="unittest.loader._FailedTest.tests" name="test_a""#, "<error/>"),
+        (r#"name="unittest.loader._FailedTest.tests.test_a""#, "<error/>"),
+        (r#"classname="" name="setUpClass (tests.T)""#, "<error/>"),
+        (r#"classname="test" name="/src/a.test.js""#, "<failure/>"),
+        (r#"classname="s" name="s""#, "<failure/>"),
+    ] {
+        let text = |inside: &str| {
+            let case = format!("<testcase {attributes}>{inside}</testcase>");
+            format!("<testsuite name=\"s\">\n<testcase name=\"x\"/>\n{case}</testsuite>")
+        };
+        assert!(is_incomplete(&text(inside)), "{attributes}");
+        assert!(parse(text(inside).as_bytes()).unwrap_err().to_string().contains("line 3"), "{attributes}");
+        assert_eq!(read(&text("")).unwrap().passed.len(), 2, "{attributes}");
+    }
+    // A test that happens to fail with these words, or in a class of another name.
+    for case in [
+        r#"<testcase name="a"><failure message="collection failure"/></testcase>"#,
+        r#"<testcase classname="t" name="t"><failure/></testcase>"#,
+        r#"<testcase classname="test" name="a/b"><failure/></testcase>"#,
+    ] {
+        assert!(read(&format!(r#"<testsuite name="s">{case}</testsuite>"#)).is_ok(), "{case}");
+    }
+}
+
+#[test]
+fn subtests_are_no_tests_of_their_own() {
+    for (name, file, id) in [
+        ("test_a (i=1)", "a/t.py", "c::test_a"),
+        ("test_a [words] (i=1)", "t.py", "c::test_a"),
+        ("test_a (i=1)", "t.js", "c::test_a (i=1)"),
+        ("test_a[x y]", "t.py", "c::test_a[x y]"),
+        ("test_a[x (y)", "t.py", "c::test_a[x (y)"),
+        ("adds (two) numbers", "t.py", "c::adds (two) numbers"),
+    ] {
+        let text = format!(r#"<testsuite><testcase classname="c" name="{name}" file="{file}"/></testsuite>"#);
+        assert_eq!(read(&text).unwrap().passed, ids(&[id]), "{name}");
+    }
 }
 
 #[test]
@@ -216,9 +287,10 @@ fn a_repeated_test_keeps_its_worst_outcome() {
 
 #[test]
 fn a_suite_that_could_not_be_set_up_is_red() {
-    let sets =
-        read(r#"<testsuites><testsuite name="s" errors="1"><error/></testsuite></testsuites>"#).unwrap();
+    let (sets, problem) =
+        read_incomplete(br#"<testsuites><testsuite name="s" errors="1"><error/></testsuite></testsuites>"#);
     assert_eq!(sets.failed, ids(&["s"]));
+    assert!(problem.contains("`s`"), "{problem}");
     assert!(is_contradiction(r#"<testsuite name="s" errors="2"><error/></testsuite>"#));
 }
 

@@ -14,6 +14,7 @@ use super::{Context, HEADING, Tone};
 use crate::error::{Error, Result, ResultExt};
 use crate::git::GitProgram;
 use crate::host::HostEnv;
+use crate::iterate::interrupt::Interrupt;
 use crate::sandbox::{self, Adapter};
 
 /// The people of the demo: the name of the key, the principal.
@@ -26,6 +27,7 @@ pub struct Stage<'a> {
     git: GitProgram,
     host: HostEnv,
     steps: RefCell<Vec<String>>,
+    interrupt: Interrupt,
     /// Removes the folder at the end, unless it is kept.
     _temporary: Option<TempDir>,
 }
@@ -73,7 +75,20 @@ impl<'a> Stage<'a> {
         host = host.with_var("GIT_CONFIG_NOSYSTEM", "1").with_var("TERM", "dumb").with_var("LC_ALL", "C");
         fs::create_dir_all(home.join("tmp")).or_workspace(|| "the home cannot be made".to_owned())?;
         let git = GitProgram::find(&host)?;
-        Ok(Self { context, root, git, host, steps: RefCell::default(), _temporary: temporary })
+        Ok(Self {
+            context,
+            root,
+            git,
+            host,
+            steps: RefCell::default(),
+            interrupt: Interrupt::on_signals()?,
+            _temporary: temporary,
+        })
+    }
+
+    /// Ends the story early if a signal came, so that the folder is removed all the same.
+    fn go_on(&self) -> Result<()> {
+        if self.interrupt.is_set() { Err(self.interrupt.error("the demo")) } else { Ok(()) }
     }
 
     /// Begins a step of the story.
@@ -81,7 +96,7 @@ impl<'a> Stage<'a> {
         self.steps.borrow_mut().push(title.to_owned());
         let number = self.steps.borrow().len();
         self.tell("");
-        self.tell(&self.context.ui.err().tone(HEADING, &format!("{number}. {title}")));
+        self.tell(&self.context.ui.out().tone(HEADING, &format!("{number}. {title}")));
     }
 
     /// What was played.
@@ -91,11 +106,11 @@ impl<'a> Stage<'a> {
 
     /// A line of the story.
     pub fn tell(&self, line: &str) {
-        self.context.ui.say(line);
+        self.context.ui.tell(line);
     }
 
     fn show(&self, command: &str, output: &str) {
-        self.tell(&self.context.ui.err().tone(Tone::Dim, &format!("   $ {command}")));
+        self.tell(&self.context.ui.out().tone(Tone::Dim, &format!("   $ {command}")));
         for line in output.lines() {
             self.tell(&format!("     {line}"));
         }
@@ -156,7 +171,8 @@ impl<'a> Stage<'a> {
         let worker = self.root.join("workers").join(worker);
         // TOML's escapes for the few characters that a path could bring.
         let worker = worker.display().to_string().replace('\\', "\\\\").replace('"', "\\\"");
-        self.write(&format!("repo/{file}"), &terms(&worker, lasting))
+        let sandboxed = sandbox::available(Adapter::Landlock).is_ok();
+        self.write(&format!("repo/{file}"), &terms(&worker, lasting, sandboxed))
     }
 
     /// Says what isolation the machine gives.
@@ -173,13 +189,13 @@ impl<'a> Stage<'a> {
         let mut all = args.to_vec();
         let key = key.display().to_string();
         all.extend(["--key", &key]);
-        let shown = format!("git loop {} --key {who}", args.join(" "));
+        let shown = format!("git loop {} --key ../home/{who}", quoted(args));
         self.run_git_loop(&all, &shown, &self.repo(), code)
     }
 
     /// Runs `git loop` in the fresh clone.
     pub fn git_loop_in_clone(&self, args: &[&str], code: i32) -> Result<String> {
-        self.run_git_loop(args, &format!("git loop {}", args.join(" ")), &self.root.join("clone"), code)
+        self.run_git_loop(args, &format!("git loop {}", quoted(args)), &self.root.join("clone"), code)
     }
 
     fn run_git_loop(&self, args: &[&str], shown: &str, dir: &Path, code: i32) -> Result<String> {
@@ -193,7 +209,7 @@ impl<'a> Stage<'a> {
 
     /// Runs git in the repository; it must exit with `code`.
     pub fn git(&self, args: &[&str], code: i32) -> Result<String> {
-        let shown = format!("git {}", args.join(" "));
+        let shown = format!("git {}", quoted(args));
         let (output, found) = self.run_git(args, &self.repo())?;
         self.show(&shown, &output);
         must_be(&shown, found, code)?;
@@ -237,14 +253,11 @@ impl<'a> Stage<'a> {
     /// A fresh clone of the remote, with the ledgers.
     pub fn clone_and_fetch(&self) -> Result<()> {
         self.git_quietly(&["clone", "--quiet", "../remote.git", "../clone"])?;
-        let (_, code) = self.run_git(
-            &["fetch", "--quiet", "origin", "refs/loops/*:refs/loops/*"],
-            &self.root.join("clone"),
-        )?;
+        self.tell("git does not clone loops; this fetches them:");
+        let fetch = ["fetch", "--quiet", "origin", "refs/loops/*:refs/loops/*"];
+        let (output, code) = self.run_git(&fetch, &self.root.join("clone"))?;
+        self.show(&format!("git {}", quoted(&fetch)), &output);
         must_be("git fetch", code, 0)?;
-        self.tell(
-            "git does not clone loops; this fetches them: git fetch origin 'refs/loops/*:refs/loops/*'",
-        );
         Ok(())
     }
 
@@ -258,29 +271,24 @@ impl<'a> Stage<'a> {
             "git loop show fix 2".to_owned(),
             "git loop diff cheat 1".to_owned(),
             "git loop status keep".to_owned(),
+            "git loop review keep --approve --key ../home/reviewer".to_owned(),
             "git log --show-signature --notes=loops/fix refs/loops/fix/ledger".to_owned(),
         ]
     }
 
     fn run_git(&self, args: &[&str], dir: &Path) -> Result<(String, i32)> {
-        let mut command = self.git.as_a_person(&self.host);
-        command.current_dir(dir).args(args).stdin(Stdio::null());
-        finish(command, &format!("git {}", args.join(" ")))
+        self.spawn(&self.git.path().display().to_string(), args, dir)
     }
 
+    /// Runs a program as a person would in a shell with the demo's variables; both streams in one, in their order.
     fn spawn(&self, program: &str, args: &[&str], dir: &Path) -> Result<(String, i32)> {
-        let mut command = Command::new(program);
-        command.env_clear().envs(self.host.vars()).current_dir(dir).args(args).stdin(Stdio::null());
-        finish(command, program)
+        self.go_on()?;
+        let mut command = Command::new("sh");
+        command.args(["-c", "exec \"$0\" \"$@\" 2>&1", program]).args(args);
+        command.env_clear().envs(self.host.vars()).current_dir(dir).stdin(Stdio::null());
+        let output = command.output().or_workspace(|| format!("{program} cannot be run"))?;
+        Ok((String::from_utf8_lossy(&output.stdout).into_owned(), output.status.code().unwrap_or(-1)))
     }
-}
-
-/// Both streams, stdout first, and the exit code.
-fn finish(mut command: Command, what: &str) -> Result<(String, i32)> {
-    let output = command.output().or_workspace(|| format!("{what} cannot be run"))?;
-    let mut text = String::from_utf8_lossy(&output.stderr).into_owned();
-    text.push_str(&String::from_utf8_lossy(&output.stdout));
-    Ok((text, output.status.code().unwrap_or(-1)))
 }
 
 fn must_be(what: &str, found: i32, expected: i32) -> Result<()> {
@@ -288,6 +296,16 @@ fn must_be(what: &str, found: i32, expected: i32) -> Result<()> {
         return Ok(());
     }
     Err(Error::internal(format!("the demo expected exit code {expected} of `{what}`, it was {found}")))
+}
+
+/// Arguments as one would type them in a shell.
+fn quoted(args: &[&str]) -> String {
+    let plain = |arg: &str| {
+        !arg.is_empty() && arg.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_./:=@%,".contains(&b))
+    };
+    let quote =
+        |arg: &&str| if plain(arg) { (*arg).to_owned() } else { format!("'{}'", arg.replace('\'', "'\\''")) };
+    args.iter().map(quote).collect::<Vec<_>>().join(" ")
 }
 
 /// A path as a value in a git config file.

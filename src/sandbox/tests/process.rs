@@ -335,26 +335,3 @@ fn a_killed_runner_takes_the_tree_along() {
         assert!(wait_for(false), "{bench}");
     }
 }
-
-/// Numbers for the docs: `cargo test --lib sandbox::tests::process::overhead -- --ignored --nocapture`.
-#[test]
-#[ignore = "a measurement"]
-fn overhead() {
-    // The least of many is what is left when the machine is busy with something else.
-    let least = |work: &dyn Fn()| {
-        let once = |()| {
-            let began = Instant::now();
-            work();
-            began.elapsed()
-        };
-        std::iter::repeat_n((), 300).map(once).min().unwrap()
-    };
-    let spawn = || assert!(std::process::Command::new("/usr/bin/true").status().unwrap().success());
-    for _ in 0..3 {
-        eprintln!("spawn {:?}", least(&spawn));
-        for bench in Bench::all(Network::Host).into_iter().chain(Bench::all(Network::None)) {
-            let command = bench.command(["/usr/bin/true"]);
-            eprintln!("{bench}: {:?}", least(&|| drop(bench.run(&command))));
-        }
-    }
-}

@@ -95,10 +95,6 @@ pub(in crate::worktree) fn clone_blocks(_: &File, _: &File) -> bool {
     false
 }
 
-pub(in crate::worktree) fn effective_uid() -> u32 {
-    0
-}
-
 /// Unknown counts as alive: nothing is reclaimed on a guess.
 pub(in crate::worktree) fn process_exists(_: u32) -> bool {
     true

@@ -1,6 +1,5 @@
 //! Worktrees against stock git, in repositories of their own.
 
-mod bench;
 mod linked;
 mod sealed_history;
 mod snapshots;

@@ -1,0 +1,61 @@
+//! Contracts and states for the tests of the decision and of the fold.
+
+use crate::canonical::read_canonical;
+use crate::contract::Contract;
+use crate::ledger::fold::begin;
+use crate::ledger::state::{BaselineState, State};
+
+/// A contract: minimize failures to 0, 10 iterations, $1, 10 minutes, 3 without progress.
+pub fn contract() -> Contract {
+    let id = "1111111111111111111111111111111111111111";
+    let json = serde_json::json!({
+        "schema": "git-loop/contract/v1", "rules": 0, "loop": "fix", "parent": null, "objective": "o",
+        "class": "research", "base": { "commit": id, "tree": id },
+        "paths": { "mutable": ["src/**"], "check": ["tests/**"], "blocked": [] },
+        "frozen": { "tree": id, "entries": [] },
+        "worker": {
+            "command": { "exec": ["w"] }, "agent": "w", "model": null, "sampling": null, "usage": "json",
+            "timeout_seconds": 60, "env": [], "on_failure": "halt", "reserve_usd": null,
+        },
+        "worktree": { "warm": [] },
+        "check": {
+            "command": { "exec": ["c"] }, "format": "lines", "report": null, "timeout_seconds": 60,
+            "success_exit_code": 0, "env": {},
+        },
+        "metric": {
+            "name": "failing", "direction": "minimize", "target": 0.0, "from": "failures", "pattern": null,
+            "pointer": null, "min_improvement": 0.0,
+        },
+        "limits": {
+            "iterations": 10, "cost_usd": "1.000000", "tokens": 1000, "duration_seconds": 600, "no_progress": 3,
+            "regression_limit": 2, "oscillation_limit": 2, "unknown_cost": "stop", "evidence_kib": 64,
+        },
+        "guards": { "on_violation": "halt" },
+        "sandbox": {
+            "allowed": ["landlock"], "presets": [], "read_only": [], "worker_network": "host",
+            "worker_history": "sealed", "check_network": "none",
+        },
+        "roles": {
+            "approver": ["r"], "runner": ["r"], "operator": ["a"], "reviewer": ["a"], "promoter": ["a"], "people": [],
+        },
+        "trust": { "allowed_signers": "" },
+        "lasting": null,
+    });
+    let text = serde_json::to_string_pretty(&json).expect("it is JSON") + "\n";
+    read_canonical(text.as_bytes()).expect("it is a contract")
+}
+
+/// The state of that loop after a baseline of 3.
+pub fn state(contract: &Contract) -> State {
+    let mut state = begin(contract);
+    state.baseline = Some(BaselineState {
+        model_calls: 0,
+        tokens: 0,
+        top_error_type: None,
+        metric: Some(3.0),
+        failures: Some(3),
+        tests: None,
+    });
+    state.best_metric = Some(3.0);
+    state
+}

@@ -1,0 +1,275 @@
+//! The fold over arbitrary sequences of records: total, prefix-stable, and never past its own law.
+
+use proptest::prelude::*;
+
+use super::fold::{begin, fold};
+use super::receipt::{
+    ChangesReceipt, CheckReceipt, CostBasis, CostReceipt, GuardsReceipt, RECEIPT_SCHEMA, Receipt, RunReceipt,
+    SandboxReceipt,
+};
+use super::record::{
+    Actor, BaselineBody, Body, CheckpointBody, HaltBody, HaltedBy, IterationBody, PromotionBody,
+    RECORD_SCHEMA, Record, Remaining, ResumeBody, ReviewBody, Role, Status, Verdict,
+};
+use super::state::{Phase, State};
+use crate::at::At;
+use crate::contract::Contract;
+use crate::decide::testing::contract;
+use crate::decide::{Decision, Evidence, decide};
+use crate::exit::HaltReason;
+use crate::money::MicroUsd;
+use crate::oid::Oid;
+
+/// What comes next, as far as a test chooses it; everything else is filled in so that it fits the state.
+#[derive(Debug, Clone)]
+enum Next {
+    Baseline(u8),
+    Checkpoint,
+    Iteration { metric: u8, cost: u32, abandoned: bool },
+    Halt(HaltedBy),
+    Resume,
+    Review { who: bool, approve: bool },
+    Promotion,
+}
+
+fn any_next() -> impl Strategy<Value = Next> {
+    prop_oneof![
+        1 => (0_u8..5).prop_map(Next::Baseline),
+        4 => Just(Next::Checkpoint),
+        4 => (0_u8..5, 0_u32..300_000, prop::bool::weighted(0.1))
+            .prop_map(|(metric, cost, abandoned)| Next::Iteration { metric, cost, abandoned }),
+        1 => prop_oneof![
+            Just(HaltedBy::Baseline), Just(HaltedBy::Decision), Just(HaltedBy::Limit), Just(HaltedBy::Operator)
+        ].prop_map(Next::Halt),
+        1 => Just(Next::Resume),
+        1 => any::<(bool, bool)>().prop_map(|(who, approve)| Next::Review { who, approve }),
+        1 => Just(Next::Promotion),
+    ]
+}
+
+fn id(number: u64) -> Oid {
+    format!("{number:040x}").parse().expect("40 digits")
+}
+
+fn check(metric: u8) -> CheckReceipt {
+    CheckReceipt {
+        tree: id(1),
+        run: RunReceipt {
+            command: vec!["c".to_owned()],
+            exit_code: Some(i32::from(metric > 0)),
+            signal: None,
+            ended: "itself".to_owned(),
+            duration_ms: 1,
+            survivors: 0,
+        },
+        report: None,
+        no_report: None,
+        problem: None,
+        metric: Some(f64::from(metric)),
+        passing: metric == 0,
+        counts: None,
+        failures: Some((0..metric).map(|number| number.to_string()).collect()),
+        collected: None,
+        tests: None,
+        lost: Vec::new(),
+        newly_skipped: Vec::new(),
+        regressed: Vec::new(),
+    }
+}
+
+fn decision(
+    contract: &Contract,
+    state: &State,
+    metric: u8,
+    cost: u32,
+    abandoned: bool,
+    elapsed: u64,
+) -> Decision {
+    let evidence = Evidence {
+        check: Some(crate::decide::CheckEvidence {
+            metric: Some(f64::from(metric)),
+            passing: metric == 0,
+            failing_set_empty: metric == 0,
+            ..Default::default()
+        }),
+        usd: Some(MicroUsd::from_micros(u64::from(cost))),
+        elapsed_seconds: elapsed,
+        abandoned,
+        ..Evidence::default()
+    };
+    decide(contract, state, &evidence)
+}
+
+fn body(contract: &Contract, state: &State, next: &Next, seq: u64, at: At) -> Body {
+    let sandbox = SandboxReceipt { worker: None, check: None };
+    match next {
+        Next::Baseline(metric) => Body::Baseline(Box::new(BaselineBody {
+            base: state.last_green_commit,
+            check: check(*metric),
+            sandbox,
+            target_met: *metric == 0,
+            evidence: Vec::new(),
+        })),
+        Next::Checkpoint => Body::Checkpoint(CheckpointBody {
+            iteration: state.iteration + 1,
+            base: state.last_green_commit,
+            environment_id: format!("{seq:016x}"),
+            adapter: "landlock".to_owned(),
+            context: Vec::new(),
+            remaining: Remaining { iterations: 1, usd: MicroUsd::ZERO, tokens: None, seconds: 1 },
+            reservation_usd: MicroUsd::ZERO,
+        }),
+        Next::Iteration { metric, cost, abandoned } => {
+            let open = state.checkpoint.clone();
+            let (environment_id, base) =
+                open.as_ref().map_or((String::new(), id(0)), |open| (open.environment_id.clone(), open.base));
+            let halted = state.phase == Phase::Halted;
+            let receipt = Receipt {
+                schema: RECEIPT_SCHEMA.to_owned(),
+                loop_id: contract.loop_id.clone(),
+                contract: id(1),
+                checkpoint: open.as_ref().and_then(|open| open.record).unwrap_or(id(seq - 1)),
+                iteration: state.iteration + 1,
+                environment_id,
+                base,
+                candidate: Some(id(1000 + seq)),
+                candidate_tree: Some(id(2000 + seq)),
+                abandoned: (*abandoned || halted).then(|| "why".to_owned()),
+                worker: None,
+                model: None,
+                sampling: None,
+                context: Vec::new(),
+                cost: CostReceipt {
+                    prompt_tokens: Some(1),
+                    completion_tokens: None,
+                    usd: Some(MicroUsd::from_micros(u64::from(*cost))),
+                    basis: CostBasis::Reported,
+                    problem: None,
+                },
+                changes: ChangesReceipt { count: 0, paths: Vec::new() },
+                guards: GuardsReceipt {
+                    guards_intact: true,
+                    drift: Vec::new(),
+                    blocked: Vec::new(),
+                    tampered: Vec::new(),
+                    left_out: Vec::new(),
+                    outside: Vec::new(),
+                },
+                check: Some(check(*metric)),
+                sandbox,
+                elapsed_seconds: state.elapsed_seconds(at),
+                decision: decision(
+                    contract,
+                    state,
+                    *metric,
+                    *cost,
+                    *abandoned || halted,
+                    state.elapsed_seconds(at),
+                ),
+                determinism_confidence: None,
+                unpinned: std::collections::BTreeMap::new(),
+            };
+            Body::Iteration(Box::new(IterationBody { receipt, evidence: Vec::new() }))
+        }
+        Next::Halt(by) => {
+            let due = state.due_halt.clone();
+            let stop = crate::decide::before_start(contract, state, state.elapsed_seconds(at));
+            let (halt_reason, reason) = match (&due, by, stop) {
+                (Some(due), _, _) => (due.halt_reason, due.reason.clone()),
+                (None, HaltedBy::Limit, Some(stop)) => (stop.halt_reason, stop.limit.as_str().to_owned()),
+                _ => (HaltReason::OperatorStopped, "operator_stopped".to_owned()),
+            };
+            Body::Halt(HaltBody {
+                by: due.map_or(*by, |due| due.by),
+                halt_reason,
+                status: super::fold::status_of(halt_reason),
+                reason,
+                exit_code: halt_reason.exit_code().get(),
+                iteration: state.iteration,
+                last_green_commit: state.last_green_commit,
+                message: None,
+            })
+        }
+        Next::Resume => Body::Resume(ResumeBody { halt: state.halt.unwrap_or(id(seq - 1)), message: None }),
+        Next::Review { approve, .. } => Body::Review(ReviewBody {
+            verdict: if *approve { Verdict::Approve } else { Verdict::Reject },
+            halt: state.halt.unwrap_or(id(seq - 1)),
+            candidate: state.last_green_commit,
+            personas: Vec::new(),
+            attestations: serde_json::Map::new(),
+            comment: None,
+            invocation: None,
+        }),
+        Next::Promotion => Body::Promotion(PromotionBody {
+            halt: state.halt.unwrap_or(id(seq - 1)),
+            reviews: Vec::new(),
+            candidate: state.last_green_commit,
+            candidate_tree: id(3),
+            tip: id(seq - 1),
+        }),
+    }
+}
+
+fn record(contract: &Contract, state: &State, next: &Next, seq: u64) -> Record {
+    let at = At::from_seconds(1_000_000 + i64::try_from(seq).unwrap_or(0) * 7).expect("a time");
+    let body = body(contract, state, next, seq, at);
+    let reviewer = matches!(next, Next::Review { who: true, .. });
+    let principal = if reviewer { "a" } else { "r" };
+    Record {
+        schema: RECORD_SCHEMA.to_owned(),
+        kind: body.kind(),
+        loop_id: contract.loop_id.clone(),
+        contract: Some(id(0)),
+        seq,
+        prev: Some(id(seq - 1)),
+        at,
+        actor: Actor { principal: principal.to_owned(), key: principal.to_owned(), role: Role::Runner },
+        body,
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_fold_keeps_its_own_law(list in proptest::collection::vec(any_next(), 0..60)) {
+        let contract = contract();
+        let mut state = begin(&contract);
+        let mut seq = 0;
+        let mut accepted: Vec<Record> = Vec::new();
+        for next in &list {
+            let record = record(&contract, &state, next, seq + 1);
+            // What does not fit is refused and leaves no trace.
+            let Ok(after) = fold(&contract, &state, &record) else { continue };
+            seq += 1;
+            prop_assert!(after.iteration == state.iteration || after.iteration == state.iteration + 1);
+            prop_assert!(after.cumulative_usd >= state.cumulative_usd);
+            prop_assert!(after.iteration <= contract.limits.iterations);
+            if after.status == Status::Succeeded {
+                prop_assert!(!after.approvals.is_empty());
+            }
+            if after.status == Status::AwaitingReview && state.status == Status::Active {
+                prop_assert_eq!(after.best_metric, Some(0.0));
+            }
+            for approval in &after.approvals {
+                prop_assert!(after.submitters.iter().all(|who| who.principal != approval.principal));
+            }
+            // The file says everything: what is read back is what was written.
+            prop_assert_eq!(&State::from_bytes(&after.to_bytes()).unwrap(), &after);
+            prop_assert_eq!(&Record::from_bytes(&record.to_bytes()).unwrap(), &record);
+            state = after;
+            accepted.push(record);
+        }
+        // The same records give the same state, and every prefix gave the state that it gives alone.
+        let mut again = begin(&contract);
+        for record in &accepted {
+            again = fold(&contract, &again, record).unwrap();
+        }
+        prop_assert_eq!(again, state);
+    }
+
+    #[test]
+    fn reading_a_record_or_a_state_never_panics(bytes in proptest::collection::vec(any::<u8>(), 0..400)) {
+        let _ = Record::from_bytes(&bytes);
+        let _ = State::from_bytes(&bytes);
+        let _ = Contract::from_bytes(&bytes);
+    }
+}
