@@ -164,11 +164,25 @@ impl MetricSource {
     pub fn validate(&self) -> Result<(), MetricSourceError> {
         match self {
             Self::Failures | Self::Exit => Ok(()),
-            Self::Regex(pattern) => compile(pattern).map(drop),
+            Self::Regex(pattern) => with_compiled(pattern, |_, _| ()),
             Self::Json(pointer) if is_pointer(pointer) => Ok(()),
             Self::Json(pointer) => Err(MetricSourceError::Pointer { pointer: pointer.clone() }),
         }
     }
+}
+
+/// Calls `use_it` with the compiled pattern and the number of the group that holds the metric. The last pattern is kept: a loop reads the
+/// output of all its iterations with one.
+fn with_compiled<T>(pattern: &str, use_it: impl FnOnce(&Regex, usize) -> T) -> Result<T, MetricSourceError> {
+    thread_local!(static LAST: RefCell<Option<(String, Regex, usize)>> = const { RefCell::new(None) });
+    LAST.with_borrow_mut(|last| {
+        if last.as_ref().is_none_or(|(known, ..)| known != pattern) {
+            let (regex, group) = compile(pattern)?;
+            *last = Some((pattern.to_owned(), regex, group));
+        }
+        let (_, regex, group) = last.as_ref().expect("it was just put there");
+        Ok(use_it(regex, *group))
+    })
 }
 
 /// A compiled pattern and the number of the group that holds the metric.
@@ -246,19 +260,7 @@ pub fn extract(source: &MetricSource, seen: &Observation<'_>) -> Result<f64, Met
 }
 
 fn from_regex(pattern: &str, stdout: &[u8]) -> Result<f64, MetricProblem> {
-    // A loop reads the output of all its iterations with one pattern.
-    thread_local!(static LAST: RefCell<Option<(String, Regex, usize)>> = const { RefCell::new(None) });
-    LAST.with_borrow_mut(|last| {
-        let (regex, group) = match last {
-            Some((known, regex, group)) if known == pattern => (&*regex, *group),
-            _ => {
-                let (regex, group) = compile(pattern)?;
-                let (_, regex, group) = last.insert((pattern.to_owned(), regex, group));
-                (&*regex, *group)
-            }
-        };
-        last_match(pattern, regex, group, stdout)
-    })
+    with_compiled(pattern, |regex, group| last_match(pattern, regex, group, stdout))?
 }
 
 fn last_match(pattern: &str, regex: &Regex, group: usize, stdout: &[u8]) -> Result<f64, MetricProblem> {
