@@ -43,15 +43,16 @@ pub(super) fn path(objects: &Path, id: &oid) -> PathBuf {
 /// an old unreachable object while we are about to reach it. An empty file, which is what a loss of power leaves, counts as nothing.
 pub(crate) fn store(objects: &gix::OdbHandle, kind: Kind, bytes: &[u8], id: ObjectId) -> gix::Result<()> {
     let path = path(objects.store_ref().path(), &id);
-    let stored = match File::open(&path) {
-        Ok(file) => {
-            let _ = file.set_modified(SystemTime::now());
-            file.metadata().is_ok_and(|meta| meta.len() > 0)
+    if objects.exists_without_refresh(&id) {
+        match File::open(&path) {
+            Ok(file) => {
+                let _ = file.set_modified(SystemTime::now());
+                if file.metadata().is_ok_and(|meta| meta.len() > 0) {
+                    return Ok(());
+                }
+            }
+            Err(_) => return Ok(()),
         }
-        Err(_) => objects.exists_without_refresh(&id),
-    };
-    if stored {
-        return Ok(());
     }
     if bytes.len() + FRAME <= SMALL {
         return write(&path, kind, bytes).map_err(gix::Error::from_error);

@@ -156,10 +156,13 @@ impl Session<'_> {
         self.open_history(&linked, draft.base, &manifest)?;
         self.copy_warm(linked.path())?;
 
-        let before = tamper::look(repo, self.id.refs())?;
+        // Where the repository is not even there for the worker, what changes in it is somebody else's doing.
+        let private = crate::sandbox::has_private_root(self.adapter);
+        let before = if private { None } else { Some(tamper::look(repo, self.id.refs())?) };
         let run = self.run_worker(&draft, linked.path(), &scratch, context_text)?;
-        // Where the repository was not even there for the worker, what changed in it is somebody else's doing.
-        if !run.enforced.is_some_and(|enforced| enforced.filesystem && enforced.private_root) {
+        if let Some(before) = before
+            && !run.enforced.is_some_and(|enforced| enforced.filesystem && enforced.private_root)
+        {
             draft.guards.tampered = before.differences(&tamper::look(repo, self.id.refs())?, repo);
         }
         let WorkerRun { receipt, usage, enforced, evidence, interrupted } = run;

@@ -433,6 +433,18 @@ pub fn available(adapter: Adapter) -> Result<(), String> {
     }
 }
 
+/// Whether every command of this adapter sees a root with nothing on it but what was granted: one in this process had it, and without it
+/// none is run from then on.
+pub fn has_private_root(adapter: Adapter) -> bool {
+    #[cfg(target_os = "linux")]
+    return adapter == Adapter::Landlock && process::has_namespaces();
+    #[cfg(not(target_os = "linux"))]
+    {
+        let _ = adapter;
+        false
+    }
+}
+
 /// The arguments that name existing files by absolute path: a worker command such as `["python3", "/opt/agent/run.py"]`
 /// needs to read them, and whoever wrote the contract has named them.
 pub fn readable_arguments(argv: &[OsString]) -> Vec<PathBuf> {

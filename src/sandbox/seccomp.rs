@@ -60,6 +60,12 @@ pub(super) fn programs(closed: &Closed) -> Result<Vec<BpfProgram>, String> {
 }
 
 fn compile(closed: &Closed) -> Result<Vec<BpfProgram>, String> {
+    let programs = separate(closed)?;
+    Ok(if programs.is_empty() { programs } else { vec![chain(programs)] })
+}
+
+/// One program for each answer.
+fn separate(closed: &Closed) -> Result<Vec<BpfProgram>, String> {
     let arch = architecture()?;
     // A user, or a library, should see "not supported" where a fallback exists, and "not permitted" where it was refused.
     let mut unsupported = Rules::new();
@@ -125,9 +131,7 @@ fn compile(closed: &Closed) -> Result<Vec<BpfProgram>, String> {
     }
 
     let mut programs = Vec::new();
-    if !refused.is_empty() {
-        programs.extend(no_x32());
-    }
+    let x32 = if refused.is_empty() { None } else { no_x32() };
     for (rules, errno) in [(unsupported, libc::ENOSYS), (refused, libc::EPERM)] {
         if rules.is_empty() {
             continue;
@@ -137,7 +141,31 @@ fn compile(closed: &Closed) -> Result<Vec<BpfProgram>, String> {
         let program = filter.and_then(BpfProgram::try_from).map_err(|error| error.to_string())?;
         programs.push(program);
     }
+    // After the ones that look at the architecture.
+    programs.extend(x32);
     Ok(programs)
+}
+
+/// One program in the place of several: what one of them lets through goes on to the next. The kernel takes as long to load a program as a
+/// command takes to start.
+fn chain(programs: Vec<BpfProgram>) -> BpfProgram {
+    const RETURN: u16 = 0x06;
+    const JUMP: u16 = 0x05;
+    let allow: u32 = SeccompAction::Allow.into();
+    let last = programs.len().saturating_sub(1);
+    let mut all = Vec::with_capacity(programs.iter().map(Vec::len).sum());
+    for (number, mut program) in programs.into_iter().enumerate() {
+        let length = program.len();
+        for (at, step) in program.iter_mut().enumerate() {
+            if number < last && step.code == RETURN && step.k == allow {
+                // The steps that are left of this program are jumped over; none may be left.
+                let over = u32::try_from(length - at - 1).unwrap_or(0);
+                *step = sock_filter { code: JUMP, jt: 0, jf: 0, k: over };
+            }
+        }
+        all.append(&mut program);
+    }
+    all
 }
 
 /// Which socket families are refused.
@@ -218,4 +246,77 @@ fn when(argument: u8, operator: SeccompCmpOp, value: u64) -> SeccompCondition {
 /// Never: the only error is an empty list, and no caller passes one.
 fn rule(conditions: Vec<SeccompCondition>) -> SeccompRule {
     SeccompRule::new(conditions).expect("a rule has conditions")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a program answers to a system call, as the kernel runs it.
+    fn answer(program: &[sock_filter], nr: u32, arch: u32, arguments: [u64; 6]) -> u32 {
+        let mut data = Vec::new();
+        for word in [nr, arch, 0, 0] {
+            data.extend_from_slice(&word.to_ne_bytes());
+        }
+        for argument in arguments {
+            data.extend_from_slice(&argument.to_ne_bytes());
+        }
+        let load = |at: u32| {
+            let at = at as usize;
+            u32::from_ne_bytes(data[at..at + 4].try_into().unwrap())
+        };
+        let (mut at, mut accumulator) = (0, 0);
+        loop {
+            let step = &program[at];
+            let taken = |holds: bool| usize::from(if holds { step.jt } else { step.jf });
+            at += 1 + match step.code {
+                0x20 => {
+                    accumulator = load(step.k);
+                    0
+                }
+                0x54 => {
+                    accumulator &= step.k;
+                    0
+                }
+                0x05 => step.k as usize,
+                0x15 => taken(accumulator == step.k),
+                0x25 => taken(accumulator > step.k),
+                0x35 => taken(accumulator >= step.k),
+                0x45 => taken(accumulator & step.k != 0),
+                0x06 => return step.k,
+                other => panic!("step {other:#x}"),
+            };
+        }
+    }
+
+    #[test]
+    fn a_chain_answers_what_its_programs_answer_together() {
+        let runner = Some(Runner { pid: 100, group: 100 });
+        for bits in 0..32_u8 {
+            let closed = Closed {
+                inet: bits & 1 != 0,
+                unix: bits & 2 != 0,
+                hardening: bits & 4 != 0,
+                ipc: bits & 8 != 0,
+                signals: runner.filter(|_| bits & 16 != 0),
+            };
+            let single = separate(&closed).unwrap();
+            let chained = compile(&closed).unwrap();
+            assert_eq!(chained.len(), usize::from(!single.is_empty()));
+            let Some(chained) = chained.first() else { continue };
+            // AUDIT_ARCH_X86_64, AUDIT_ARCH_AARCH64 and AUDIT_ARCH_I386.
+            for arch in [0xc000_003e, 0xc000_00b7, 0x4000_0003] {
+                for nr in (0..470).chain([0x4000_0000, 0x4000_0001]) {
+                    for first in [0, 1, 2, 10, 16, 100, 0x1000_0000, 0xffff_ffff] {
+                        let arguments = [first, 0x5412, 0, 0, 0, 0];
+                        // Of several answers the kernel takes the strictest, which is the smallest as a signed number.
+                        let answers = single.iter().map(|program| answer(program, nr, arch, arguments));
+                        let strictest = answers.min_by_key(|answer| answer.cast_signed());
+                        let got = answer(chained, nr, arch, arguments);
+                        assert_eq!(Some(got), strictest, "{closed:?} {nr} {arch:#x} {first}");
+                    }
+                }
+            }
+        }
+    }
 }

@@ -33,6 +33,11 @@ const UNKNOWN: u8 = 0;
 const GRANTED: u8 = 1;
 const DENIED: u8 = 2;
 
+/// Whether a command had namespaces, so that from here on every one has them or is not run.
+pub(in super::super) fn has_namespaces() -> bool {
+    NAMESPACES.load(Ordering::SeqCst) == GRANTED
+}
+
 /// The layers around one command.
 #[derive(Debug, Clone, Copy)]
 pub(in super::super) struct Layers {

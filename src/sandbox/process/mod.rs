@@ -12,10 +12,10 @@ mod supervisor;
 #[cfg(target_os = "linux")]
 mod tree;
 
-#[cfg(target_os = "linux")]
-pub(super) use linux::run;
 #[cfg(all(test, target_os = "linux"))]
 pub(super) use linux::{Layers, run_layers};
+#[cfg(target_os = "linux")]
+pub(super) use linux::{has_namespaces, run};
 #[cfg(not(target_os = "linux"))]
 pub(super) use portable::run;
 
