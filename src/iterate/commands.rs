@@ -304,7 +304,12 @@ impl Session<'_> {
             // A path that is no UTF-8 is not walked part by part: its content still counts.
             let Ok(path) = gix::path::from_bstring(entry.path.clone()) else { continue };
             let plain = path.to_str().is_none_or(|path| is_plain(place, path));
-            if !plain || !fs::read(place.join(&path)).is_ok_and(is_same) {
+            // A build tool may write its lock file anew before anything of a candidate runs.
+            let lock = path
+                .file_name()
+                .and_then(|name| name.to_str())
+                .is_some_and(|name| LOCK_FILES.contains(&name));
+            if !lock && (!plain || !fs::read(place.join(&path)).is_ok_and(is_same)) {
                 return Some(entry.path.clone());
             }
         }
@@ -568,6 +573,20 @@ fn make_home(place: &Path, toolchain: &Toolchain) -> Result<Home> {
     environment::link_home(&home, toolchain).or_workspace(|| "the toolchain cannot be linked".to_owned())?;
     Ok(home)
 }
+
+/// Files that tools rewrite while they resolve dependencies. What a test reads is never among them.
+const LOCK_FILES: &[&str] = &[
+    "Cargo.lock",
+    "Gemfile.lock",
+    "Pipfile.lock",
+    "composer.lock",
+    "go.sum",
+    "package-lock.json",
+    "pnpm-lock.yaml",
+    "poetry.lock",
+    "uv.lock",
+    "yarn.lock",
+];
 
 /// The length from which a value is taken for a secret.
 const SHORTEST_SECRET: usize = 6;
