@@ -25,6 +25,8 @@ impl Session<'_> {
         let contract = &self.tip.contract;
         let base = contract.base;
         let run = self.run_check(BASELINE, base.tree, base.commit, self.repo.gix())?;
+        // Its worktree has no name of its own.
+        self.cleaner.wait()?;
         if run.interrupted {
             return Ok(None);
         }

@@ -292,7 +292,7 @@ impl Session<'_> {
         if outcome.stderr.total > 0 {
             evidence.push(self.kept("check.stderr", &outcome.stderr));
         }
-        linked.remove()?;
+        self.cleaner.remove(linked, scratch);
         Ok(CheckRun { receipt, capture, enforced: Some(outcome.enforced), evidence, interrupted })
     }
 

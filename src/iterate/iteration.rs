@@ -95,6 +95,7 @@ impl Session<'_> {
             .or_else(|| kept("worker.log"))
             .map_or_else(Vec::new, |file| tail(&file.content, 3));
         let tip = self.record(done)?;
+        self.cleaner.wait()?;
         if let Body::Iteration(body) = &tip.body {
             (self.say)(&format!("{}: {}", self.id, iteration_line(&self.tip.contract, &body.receipt)));
             if body.receipt.worker.as_ref().is_some_and(|worker| worker.failure.is_some()) {
@@ -181,7 +182,7 @@ impl Session<'_> {
         let ignores = BaseIgnores::of(repo.gix(), &manifest)?;
         let snapshot =
             worktree::snapshot(repo.gix(), &manifest, linked.path(), &ignores, SnapshotOptions::default())?;
-        linked.remove()?;
+        self.cleaner.remove(linked, scratch);
         draft.guards.left_out = snapshot
             .violations
             .iter()

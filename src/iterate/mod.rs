@@ -6,13 +6,14 @@
 //! | [`session`] | one run of one loop on this machine: what is open while it lasts |
 //! | `baseline`, `iteration` | the check on the base; one iteration from checkpoint to record |
 //! | `commands` | the worker and the check as processes, and what they left |
-//! | `places` | the folders of one environment |
+//! | `places`, `cleaner` | the folders of one environment, and their removal |
 //! | [`context`] | what a worker is given to read |
 //! | [`tamper`] | what a worker must leave alone besides files |
 //! | `recover` | what a dead runner left: closed, repaired, reclaimed |
 //! | [`interrupt`], `watch` | Ctrl-C, SIGTERM and an operator's stop |
 
 mod baseline;
+mod cleaner;
 mod commands;
 pub mod context;
 pub mod interrupt;

@@ -22,6 +22,7 @@ use crate::oid::Oid;
 use crate::sandbox;
 use crate::worktree::{LinkedWorktree, Manifest, SealOptions};
 
+use super::cleaner::Cleaner;
 use super::commands::Tools;
 use super::context;
 use super::interrupt::Interrupt;
@@ -58,6 +59,7 @@ pub struct Session<'a> {
     pub(super) guards: Guards,
     pub(super) adapter: sandbox::Adapter,
     pub(super) places: Places,
+    pub(super) cleaner: Cleaner,
     pub(super) interrupt: Interrupt,
     pub(super) expected: Expected,
     pub(super) say: &'a dyn Fn(&str),
@@ -111,6 +113,7 @@ impl<'a> Session<'a> {
             guards,
             adapter,
             places,
+            cleaner: Cleaner::start(),
             interrupt,
             expected,
             say,
@@ -366,6 +369,7 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
         guards,
         adapter,
         places,
+        cleaner: Cleaner::start(),
         interrupt,
         expected: Expected::default(),
         say,
