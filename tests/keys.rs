@@ -16,7 +16,7 @@ const QUICK: &str = "echo 1 > src/a\necho 2 > src/b\necho 3 > src/c\n";
 const PASSPHRASE: &str = "open sesame";
 
 /// How long a refusal may take. Nothing is waited for; the rest is a slow machine.
-const AT_ONCE: Duration = Duration::from_secs(20);
+const AT_ONCE: Duration = Duration::from_secs(120);
 
 /// A loop in a fresh repository whose runner signs with a key that `ssh-keygen` makes from `arguments`.
 fn with_key(arguments: &[&str], passphrase: &str) -> TestEnv {

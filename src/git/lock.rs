@@ -253,21 +253,23 @@ mod tests {
         let path = dir.path().join("loops/fix/run.lock");
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         let mut command = std::process::Command::new("flock");
-        let child = command.arg(&path).args(["sh", "-c", "echo locked; exec sleep 60"]);
-        let mut child = child.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        // `flock` has a child of its own that inherits the file; it ends when its input does.
+        let child = command.arg(&path).args(["sh", "-c", "echo locked; cat"]);
+        let child = child.stdin(std::process::Stdio::piped()).stdout(std::process::Stdio::piped());
+        let mut child = child.spawn().unwrap();
         let mut said = [0; 7];
         child.stdout.take().unwrap().read_exact(&mut said).unwrap();
         let held = LoopLock::acquire(dir.path(), &id(), now()).unwrap_err();
         assert!(matches!(&held, LockError::Held { holder: Holder { pid: None, .. }, .. }), "{held}");
         child.kill().unwrap();
         child.wait().unwrap();
-        // `flock` has a child of its own that inherits the file.
         let begin = Instant::now();
         let mut lock = LoopLock::acquire(dir.path(), &id(), now());
-        while lock.is_err() && begin.elapsed() < Duration::from_millis(200) {
+        while lock.is_err() && begin.elapsed() < Duration::from_secs(60) {
             std::thread::sleep(Duration::from_millis(5));
             lock = LoopLock::acquire(dir.path(), &id(), now());
         }
+        lock.unwrap();
     }
 
     #[test]

@@ -139,7 +139,7 @@ impl AgentProcess {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        let deadline = Instant::now() + Duration::from_secs(10);
+        let deadline = Instant::now() + Duration::from_secs(120);
         // The file is there before anyone listens.
         while UnixStream::connect(&socket).is_err() {
             assert!(Instant::now() < deadline, "ssh-agent did not start");

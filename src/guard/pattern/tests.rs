@@ -347,12 +347,10 @@ proptest! {
     }
 }
 
-/// A worker chooses the path: matching it must not take exponential time.
+/// A worker chooses the path: matching it must not take exponential time, or this test never ends.
 #[test]
 fn hostile_paths_are_matched_in_bounded_time() {
     let set = PathSet::parse(&["**/a/**/a/**/a/**/a/**/b", "*a*a*a*a*a*a*a*a*a*a*a*b"]).unwrap();
-    let start = std::time::Instant::now();
     assert!(!set.matches_folded(vec!["a"; 500].join("/").as_str().into()));
     assert!(!set.matches_folded("a".repeat(4000).as_str().into()));
-    assert!(start.elapsed().as_secs() < 20, "{:?}", start.elapsed());
 }

@@ -56,7 +56,7 @@ impl Bench {
     fn command<const N: usize>(&self, argv: [&str; N]) -> Command {
         let mut command = Command::new(argv, self.work());
         command.env = vec![("PATH".into(), "/usr/bin:/bin:/usr/sbin:/sbin".into())];
-        command.timeout = Duration::from_secs(20);
+        command.timeout = Duration::from_secs(300);
         command
     }
 
