@@ -4,6 +4,7 @@ mod support;
 
 mod attacks;
 mod bad_input;
+mod decisions;
 mod docs;
 
 mod demo;

@@ -5,6 +5,7 @@
 //! | [`sets`] | which tests passed, failed and were skipped |
 //! | [`lines`], [`libtest`], [`junit`] | the report formats |
 //! | [`metric`] | the number that a contract watches |
+//! | [`repeat`] | several runs as one measurement |
 //! | [`verdict`] | what one run of the check is worth: DESIGN sections 4.7 and 5, row 7 |
 //!
 //! A report that is missing, cut off, at odds with itself or hostile is a [`ReportProblem`], never a pass and never a
@@ -14,6 +15,7 @@ pub mod junit;
 pub mod libtest;
 pub mod lines;
 pub mod metric;
+pub mod repeat;
 pub mod sets;
 pub mod verdict;
 

@@ -170,15 +170,19 @@ pub struct Limits {
     #[schemars(range(min = 1, max = 20))]
     pub no_progress: u32,
     /// In how many iterations one and the same test may regress.
-    #[schemars(range(min = 1, max = 20), extend("x-built" = [2]))]
+    #[schemars(range(min = 1, max = 20))]
     pub regression_limit: u32,
-    /// How often the set of failing tests may come back to an earlier one.
-    #[schemars(range(min = 1, max = 20), extend("x-built" = [2]))]
+    /// How often the set of failing tests may come back to an earlier one, with another one in between.
+    #[schemars(range(min = 1, max = 20))]
     pub oscillation_limit: u32,
-    /// How many standard deviations above the mean of the costs before it make a cost an anomaly.
+    /// How many standard deviations above the mean of the known costs before it make a cost an anomaly, from the fourth known
+    /// cost on.
+    #[schemars(range(min = 0.1, max = 100))]
+    pub cost_sigma: f64,
+    /// How many accepted changes nobody has read yet may pile up. Not limited where the key is absent.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0.1, max = 100), extend("x-built" = [], "x-default" = 3))]
-    pub cost_sigma: Option<f64>,
+    #[schemars(range(min = 1, max = 100))]
+    pub unread_diffs: Option<u32>,
     /// What a run means whose cost is not known. Not known is not 0.
     pub unknown_cost: UnknownCost,
     /// KiB kept of the head, and as many of the tail, of each captured output (`worker.log`, `check.stdout`,
@@ -197,7 +201,8 @@ impl Default for Limits {
             no_progress: 3,
             regression_limit: 2,
             oscillation_limit: 2,
-            cost_sigma: None,
+            cost_sigma: 3.0,
+            unread_diffs: None,
             unknown_cost: UnknownCost::Stop,
             evidence_kib: 64,
         }

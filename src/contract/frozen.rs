@@ -174,6 +174,8 @@ pub struct MetricTerms {
     pub pointer: Option<String>,
     /// The least improvement that counts.
     pub min_improvement: f64,
+    /// How often the check runs on each candidate.
+    pub repeat: u32,
 }
 
 /// Where a loop ends. All hard.
@@ -193,6 +195,10 @@ pub struct LimitTerms {
     pub regression_limit: u32,
     /// How often a failing set may come back.
     pub oscillation_limit: u32,
+    /// How many standard deviations make a cost an anomaly.
+    pub cost_sigma: f64,
+    /// How many accepted changes may be unread; null without a limit.
+    pub unread_diffs: Option<u32>,
     /// What an unknown cost means.
     pub unknown_cost: UnknownCost,
     /// Head and tail of captured output that is kept, in KiB each.
@@ -344,6 +350,11 @@ impl Contract {
         within(limits.tokens != Some(0), "limits.tokens is 0")?;
         within(day.contains(&limits.duration_seconds), "limits.duration is not up to 24h")?;
         within((1..=20).contains(&limits.no_progress), "limits.no_progress is not 1..=20")?;
+        within((1..=20).contains(&limits.regression_limit), "limits.regression_limit is not 1..=20")?;
+        within((1..=20).contains(&limits.oscillation_limit), "limits.oscillation_limit is not 1..=20")?;
+        within((0.1..=100.0).contains(&limits.cost_sigma), "limits.cost_sigma is not 0.1..=100")?;
+        within(limits.unread_diffs != Some(0), "limits.unread_diffs is 0")?;
+        within((1..=100).contains(&self.metric.repeat), "metric.repeat is not 1..=100")?;
         within(day.contains(&self.worker.timeout_seconds), "worker.timeout is not up to 24h")?;
         within(day.contains(&self.check.timeout_seconds), "check.timeout is not up to 24h")?;
         within(!self.metric.name.trim().is_empty(), "metric.name is empty")?;

@@ -126,9 +126,11 @@ pub struct Metric {
     #[serde(default)]
     #[schemars(range(min = 0))]
     pub min_improvement: f64,
-    /// How often the check runs for each candidate; the median counts and must beat the noise.
+    /// How often the check runs for each candidate, each time in a fresh worktree. The median counts, and an improvement must be
+    /// greater than the noise: the median absolute deviation of the candidate's runs, or of the best one's if that is more.
+    /// Runs that disagree in anything but the metric block the loop.
     #[serde(default = "Metric::default_repeat")]
-    #[schemars(range(min = 1, max = 100), extend("x-built" = [1]))]
+    #[schemars(range(min = 1, max = 100))]
     pub repeat: u32,
 }
 

@@ -134,6 +134,7 @@ pub fn resolve(
             pattern: file.metric.pattern.clone(),
             pointer: file.metric.pointer.clone(),
             min_improvement: file.metric.min_improvement,
+            repeat: file.metric.repeat,
         },
         limits: LimitTerms {
             iterations: file.limits.iterations,
@@ -143,6 +144,8 @@ pub fn resolve(
             no_progress: file.limits.no_progress,
             regression_limit: file.limits.regression_limit,
             oscillation_limit: file.limits.oscillation_limit,
+            cost_sigma: file.limits.cost_sigma,
+            unread_diffs: file.limits.unread_diffs,
             unknown_cost: file.limits.unknown_cost,
             evidence_kib: file.limits.evidence_kib,
         },

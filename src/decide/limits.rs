@@ -1,6 +1,7 @@
 //! The limits: all hard. First match wins, in the order of [`Limit`].
 
 use super::{Evidence, Outcome, Row, unknown_cost_stops};
+use crate::canonical::sha256_of;
 use crate::contract::{Contract, OnFailure};
 use crate::exit::HaltReason;
 use crate::ledger::record::Remaining;
@@ -16,12 +17,22 @@ pub enum Limit {
     WorkerFailed,
     /// Money or tokens are spent.
     Cost,
+    /// One iteration cost far more than those before it.
+    CostAnomaly,
     /// The target is met.
     TargetMet,
+    /// Two tests exclude each other.
+    Unsatisfiable,
+    /// The failing sets go round in circles.
+    Oscillation,
+    /// One test regressed again and again.
+    SameTestRegressed,
     /// The iterations are used up.
     Iterations,
     /// Too many iterations in a row were not accepted.
     NoProgress,
+    /// Too many accepted changes are unread.
+    UnreadDiffs,
 }
 
 impl Limit {
@@ -31,9 +42,14 @@ impl Limit {
             Self::Deadline => "deadline",
             Self::WorkerFailed => "worker_failed",
             Self::Cost => "cost_limit",
+            Self::CostAnomaly => "cost_anomaly",
             Self::TargetMet => "target_met",
+            Self::Unsatisfiable => "unsatisfiable_constraints",
+            Self::Oscillation => "oscillation_detected",
+            Self::SameTestRegressed => "same_test_regressed",
             Self::Iterations => "iteration_limit",
             Self::NoProgress => "no_progress_limit",
+            Self::UnreadDiffs => "unread_diffs_limit",
         }
     }
 }
@@ -73,11 +89,19 @@ pub(super) fn after(
     if spent > limits.cost_usd || limits.tokens.is_some_and(|limit| tokens > limit) {
         return Some(Stop::new(Limit::Cost, HaltReason::BudgetExceeded));
     }
+    if evidence.cost_known
+        && evidence.usd.is_some_and(|usd| state.counters.costs.is_anomaly(usd, limits.cost_sigma))
+    {
+        return Some(Stop::new(Limit::CostAnomaly, HaltReason::CostAnomaly));
+    }
     if evidence.elapsed_seconds >= limits.duration_seconds {
         return Some(Stop::new(Limit::Deadline, HaltReason::DeadlineExceeded));
     }
     if row == Row::TargetMet {
         return Some(Stop::new(Limit::TargetMet, HaltReason::SuccessConditionMet));
+    }
+    if let Some(stop) = circles(contract, state, evidence) {
+        return Some(stop);
     }
     if state.iteration.saturating_add(1) >= limits.iterations {
         return Some(Stop::new(Limit::Iterations, HaltReason::MaxIterationsReached));
@@ -88,14 +112,45 @@ pub(super) fn after(
     {
         return Some(Stop::new(Limit::NoProgress, no_progress_reason(contract, state, evidence)));
     }
+    if outcome == Outcome::Accept
+        && limits
+            .unread_diffs
+            .is_some_and(|limit| state.comprehension.diffs_unread.saturating_add(1) >= limit)
+    {
+        return Some(Stop::new(Limit::UnreadDiffs, HaltReason::ComprehensionDebtExceeded));
+    }
+    None
+}
+
+/// Whether the failing sets, this iteration's among them, show that the loop does not get anywhere.
+fn circles(contract: &Contract, state: &State, evidence: &Evidence) -> Option<Stop> {
+    let check = evidence.check.as_ref().filter(|_| !evidence.abandoned)?;
+    let failing = check.failing.as_ref()?;
+    let counters = &state.counters;
+    let sets = counters.failing_sets.with(failing);
+    if sets.contradiction().is_some() {
+        return Some(Stop::new(Limit::Unsatisfiable, HaltReason::UnsatisfiableConstraints));
+    }
+    let oscillations = counters.oscillations.saturating_add(u32::from(sets.returned()));
+    if sets.returned() && oscillations >= contract.limits.oscillation_limit {
+        return Some(Stop::new(Limit::Oscillation, HaltReason::OscillationDetected));
+    }
+    let before = |test: &String| {
+        let at = counters.regressions.binary_search_by(|known| known.test.cmp(test));
+        at.map_or(0, |at| counters.regressions[at].iterations)
+    };
+    let limit = contract.limits.regression_limit;
+    if check.regressed.iter().any(|test| before(test).saturating_add(1) >= limit) {
+        return Some(Stop::new(Limit::SameTestRegressed, HaltReason::SameTestRegressed));
+    }
     None
 }
 
 /// Which of the three kinds of standing still it is.
 fn no_progress_reason(contract: &Contract, state: &State, evidence: &Evidence) -> HaltReason {
-    let in_a_row = evidence.check.as_ref().filter(|check| !check.failing_set_empty).and_then(|check| {
-        let set = check.failing_set.as_ref()?;
-        let before = state.counters.same_failures.as_ref().filter(|before| before.set == *set);
+    let in_a_row = evidence.check.as_ref().and_then(|check| {
+        let set = sha256_of(check.failing.as_ref().filter(|failing| !failing.is_empty())?);
+        let before = state.counters.same_failures.as_ref().filter(|before| before.set == set);
         Some(before.map_or(0, |before| before.iterations) + 1)
     });
     if in_a_row.is_some_and(|count| count >= contract.limits.no_progress) {

@@ -11,12 +11,18 @@ use crate::exit::HaltReason;
 use crate::ledger::state::State;
 use crate::money::MicroUsd;
 
+mod costs;
+mod failing;
 mod limits;
+#[cfg(test)]
+mod precedence;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use costs::Costs;
+pub use failing::{FailingSets, History};
 pub use limits::{Limit, Stop, before_start, remaining, reservation};
 
 /// What the first row that applies says about the candidate.
@@ -89,6 +95,8 @@ pub struct Evidence {
     pub check: Option<CheckEvidence>,
     /// What this iteration cost.
     pub usd: Option<MicroUsd>,
+    /// Whether that is what the worker reported, and no guess.
+    pub cost_known: bool,
     /// The tokens of this iteration.
     pub tokens: u64,
     /// Seconds of the loop's time that have passed.
@@ -102,18 +110,20 @@ pub struct Evidence {
 pub struct CheckEvidence {
     /// Row 7: whether there is no verdict.
     pub failed: bool,
-    /// The metric.
+    /// The metric; the median of several runs.
     pub metric: Option<f64>,
+    /// The noise of several runs; `None` of one.
+    pub noise: Option<f64>,
     /// Whether the check is passing as section 4.7 of the design says.
     pub passing: bool,
     /// Row 8: how many tests of the baseline were not collected.
     pub lost: usize,
-    /// Row 10: how many tests that passed at green do not pass now.
-    pub regressed: usize,
-    /// The failing set as one value, to compare with those of earlier iterations; `None` if the format has none.
-    pub failing_set: Option<String>,
-    /// Whether no test fails.
-    pub failing_set_empty: bool,
+    /// Row 9: whether several runs gave another verdict or other tests.
+    pub flaky: bool,
+    /// Row 10: the tests that passed at green and do not pass now, in byte order.
+    pub regressed: Vec<String>,
+    /// The failing set, in byte order; `None` without a complete report.
+    pub failing: Option<Vec<String>>,
 }
 
 /// The rows of the decision, in order.
@@ -137,6 +147,8 @@ pub enum Row {
     VerifierFailed,
     /// Row 8.
     MetricIntegrityViolation,
+    /// Row 9.
+    CheckFlaky,
     /// Row 10.
     TestsRegressed,
     /// Row 19.
@@ -160,6 +172,7 @@ impl Row {
             Self::OutsideMutablePaths => "outside_mutable_paths",
             Self::VerifierFailed => "verifier_failed",
             Self::MetricIntegrityViolation => "metric_integrity_violation",
+            Self::CheckFlaky => "check_flaky",
             Self::TestsRegressed => "tests_regressed",
             Self::TargetMet => "target_met",
             Self::MetricImproved => "metric_improved",
@@ -172,6 +185,7 @@ impl Row {
         match self {
             Self::BlockedPathModified => HaltReason::BlockedPathModified,
             Self::BlockedFinding => HaltReason::HumanRequired,
+            Self::CheckFlaky => HaltReason::CheckFlaky,
             _ => HaltReason::MetricIntegrityViolation,
         }
     }
@@ -237,13 +251,16 @@ fn row(contract: &Contract, state: &State, evidence: &Evidence) -> (Row, Outcome
     if check.lost > 0 {
         return (Row::MetricIntegrityViolation, violation(contract));
     }
-    if check.regressed > 0 {
+    if check.flaky {
+        return (Row::CheckFlaky, Outcome::Blocked);
+    }
+    if !check.regressed.is_empty() {
         return (Row::TestsRegressed, Outcome::Reject);
     }
     if target_met(contract, metric, check.passing) {
         return (Row::TargetMet, Outcome::Accept);
     }
-    if improves(contract, state.best_metric, metric) {
+    if improves(contract, state, metric, check.noise) {
         return (Row::MetricImproved, Outcome::Accept);
     }
     (Row::MetricNotImproved, Outcome::Reject)
@@ -292,11 +309,13 @@ pub fn target_met(contract: &Contract, metric: f64, passing: bool) -> bool {
     passing && metric.is_finite() && contract.metric.direction.reached(metric, contract.metric.target)
 }
 
-/// Whether `metric` is better than `best` by more than 0 and at least by `min_improvement`; anything is better than none.
-fn improves(contract: &Contract, best: Option<f64>, metric: f64) -> bool {
-    let Some(best) = best else { return true };
+/// Whether `metric` is better than the best so far: by more than 0, at least by `min_improvement`, and by more than the noise of
+/// either. Anything is better than none.
+fn improves(contract: &Contract, state: &State, metric: f64, noise: Option<f64>) -> bool {
+    let Some(best) = state.best_metric else { return true };
     let gain = contract.metric.direction.gain(best, metric);
-    gain > 0.0 && gain >= contract.metric.min_improvement
+    let noise = noise.unwrap_or(0.0).max(state.counters.best_noise.unwrap_or(0.0));
+    gain > 0.0 && gain >= contract.metric.min_improvement && (noise <= 0.0 || gain > noise)
 }
 
 /// Whether the loop may start a worker although the cost of an earlier one is not known.

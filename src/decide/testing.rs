@@ -24,11 +24,11 @@ pub fn contract() -> Contract {
         },
         "metric": {
             "name": "failing", "direction": "minimize", "target": 0.0, "from": "failures", "pattern": null,
-            "pointer": null, "min_improvement": 0.0,
+            "pointer": null, "min_improvement": 0.0, "repeat": 1,
         },
         "limits": {
             "iterations": 10, "cost_usd": "1.000000", "tokens": 1000, "duration_seconds": 600, "no_progress": 3,
-            "regression_limit": 2, "oscillation_limit": 2, "unknown_cost": "stop", "evidence_kib": 64,
+            "regression_limit": 2, "oscillation_limit": 2, "cost_sigma": 3.0, "unread_diffs": null, "unknown_cost": "stop", "evidence_kib": 64,
         },
         "guards": { "on_violation": "halt" },
         "sandbox": {

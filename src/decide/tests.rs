@@ -5,15 +5,17 @@ use proptest::prelude::*;
 use super::testing::{contract, state};
 use super::*;
 use crate::contract::Direction;
-use crate::ledger::state::SameFailures;
+use crate::ledger::state::{Regressions, SameFailures};
 
 /// A check with this metric; everything else is as it should be.
 fn check(metric: f64) -> CheckEvidence {
     CheckEvidence {
         metric: Some(metric),
         passing: metric == 0.0,
-        failing_set: Some(format!("{metric}")),
-        failing_set_empty: metric == 0.0,
+        // As many failing tests as the metric says: t1, t2, …
+        failing: Some(
+            (1..=6).filter(|test| f64::from(*test) <= metric).map(|test| format!("t{test}")).collect(),
+        ),
         ..CheckEvidence::default()
     }
 }
@@ -73,7 +75,9 @@ fn each_row_gives_its_outcome() {
     let lost = with(&|e| e.check.as_mut().unwrap().lost = 1);
     let same = "metric_integrity_violation";
     assert_eq!(told(&lost), (Blocked, S::Blocked, same, same, Some(same), 13));
-    let regressed = with(&|e| e.check.as_mut().unwrap().regressed = 1);
+    let flaky = with(&|e| e.check.as_mut().unwrap().flaky = true);
+    assert_eq!(told(&flaky), (Blocked, S::Blocked, "check_flaky", "check_flaky", Some("check_flaky"), 14));
+    let regressed = with(&|e| e.check.as_mut().unwrap().regressed = vec!["t".to_owned()]);
     assert_eq!(told(&regressed), (Reject, S::Reject, "tests_regressed", "tests_regressed", None, 0));
     let met = decide(&contract, &state, &evidence(0.0));
     assert_eq!(
@@ -196,9 +200,12 @@ fn standing_still_has_three_names() {
     assert_eq!(halt(&state), "infeasible_suspected");
     state.counters.accepted = 1;
     assert_eq!(halt(&state), "no_progress_detected");
-    state.counters.same_failures = Some(SameFailures { set: "3".to_owned(), iterations: 1 });
+    let set = crate::canonical::sha256_of(&["t1", "t2", "t3"]);
+    state.counters.same_failures = Some(SameFailures { set: set.clone(), iterations: 1 });
     assert_eq!(halt(&state), "no_progress_detected");
-    state.counters.same_failures = Some(SameFailures { set: "3".to_owned(), iterations: 2 });
+    state.counters.same_failures = Some(SameFailures { set: "another".to_owned(), iterations: 2 });
+    assert_eq!(halt(&state), "no_progress_detected");
+    state.counters.same_failures = Some(SameFailures { set, iterations: 2 });
     assert_eq!(halt(&state), "same_failure_repeated");
 }
 
@@ -242,12 +249,17 @@ fn any_metric() -> impl Strategy<Value = Option<f64>> {
     ]
 }
 
+fn any_set() -> impl Strategy<Value = Vec<String>> {
+    proptest::collection::btree_set("[a-d]", 0..4).prop_map(|set| set.into_iter().collect())
+}
+
 prop_compose! {
     fn any_check()(
-        failed in any::<bool>(), metric in any_metric(), passing in any::<bool>(), lost in 0_usize..2,
-        regressed in 0_usize..2, set in proptest::option::of("[ab]"), empty in any::<bool>(),
+        failed in any::<bool>(), metric in any_metric(), noise in any_metric(), passing in any::<bool>(),
+        lost in 0_usize..2, flaky in proptest::bool::weighted(0.2), regressed in any_set(),
+        failing in proptest::option::of(any_set()),
     ) -> CheckEvidence {
-        CheckEvidence { failed, metric, passing, lost, regressed, failing_set: set, failing_set_empty: empty }
+        CheckEvidence { failed, metric, noise, passing, lost, flaky, regressed, failing }
     }
 }
 
@@ -260,7 +272,7 @@ prop_compose! {
         Evidence {
             drifted: counts.0, blocked_paths: counts.1, tampered: counts.2, outside: counts.3,
             unchanged: flags.0, worker_failed: flags.1, hit_deadline: flags.2, abandoned: flags.3,
-            check, usd: usd.map(MicroUsd::from_micros), tokens, elapsed_seconds,
+            check, usd: usd.map(MicroUsd::from_micros), cost_known: flags.1, tokens, elapsed_seconds,
         }
     }
 }
@@ -269,6 +281,9 @@ prop_compose! {
     fn any_state()(
         iteration in any::<u32>(), best in any_metric(), usd in any::<u64>(), accepted in any::<u32>(),
         no_progress in any::<u32>(), tokens in any::<u64>(), unknown in any::<u32>(), largest in any::<u64>(),
+        sets in proptest::collection::vec(any_set(), 0..8), oscillations in any::<u32>(), noise in any_metric(),
+        regressed in proptest::collection::btree_map("[a-d]", any::<u32>(), 0..4), unread in any::<u32>(),
+        costs in proptest::collection::vec(any::<u64>(), 0..6),
     ) -> State {
         let mut state = state(&contract());
         state.iteration = iteration;
@@ -279,6 +294,15 @@ prop_compose! {
         state.counters.tokens = tokens;
         state.counters.unknown_costs = unknown;
         state.counters.largest_usd = MicroUsd::from_micros(largest);
+        state.counters.failing_sets =
+            sets.iter().fold(FailingSets::default(), |so_far, set| so_far.with(set));
+        state.counters.oscillations = oscillations;
+        state.counters.best_noise = noise;
+        state.counters.regressions =
+            regressed.into_iter().map(|(test, iterations)| Regressions { test, iterations }).collect();
+        state.counters.costs =
+            costs.into_iter().fold(Costs::default(), |so_far, cost| so_far.with(MicroUsd::from_micros(cost)));
+        state.comprehension.diffs_unread = unread;
         state
     }
 }
@@ -305,7 +329,7 @@ proptest! {
         let check = evidence.check.clone().unwrap_or_default();
         let violated = evidence.drifted + evidence.blocked_paths + evidence.tampered + evidence.outside > 0
             || evidence.unchanged || evidence.abandoned || evidence.worker_failed
-            || evidence.check.is_none() || check.failed || check.lost + check.regressed > 0
+            || evidence.check.is_none() || check.failed || check.lost + check.regressed.len() > 0 || check.flaky
             || !check.metric.is_some_and(f64::is_finite);
         if violated {
             prop_assert!(!decision.improved, "{:?}", decision);

@@ -6,10 +6,9 @@ use crate::decide::target_met;
 use crate::error::Result;
 use crate::exit::HaltReason;
 use crate::ledger::append::{EvidenceFile, draft};
-use crate::ledger::fold::TARGET_ALREADY_MET;
 use crate::ledger::observe::{Compared, Observed, observe};
 use crate::ledger::receipt::SandboxReceipt;
-use crate::ledger::record::{BaselineBody, Body, HaltedBy, Role};
+use crate::ledger::record::{BaselineBody, Body, Role};
 
 /// What the check says of the base.
 pub(super) struct Measured {
@@ -30,22 +29,13 @@ impl Session<'_> {
         if run.interrupted {
             return Ok(None);
         }
-        let observed = observe(
-            contract,
-            self.repo.hash_kind(),
-            base.tree,
-            run.receipt,
-            &run.capture,
-            Compared::default(),
-        );
-        let mut evidence = run.capture.into_evidence();
-        evidence.extend(observed.tests_json.clone().map(|bytes| EvidenceFile::whole("tests.json", bytes)));
-        evidence.extend(run.evidence);
+        let observed = observe(contract, self.repo.hash_kind(), base.tree, &run.samples, Compared::default());
+        let sandbox = SandboxReceipt { worker: None, check: run.enforced };
+        let evidence = run.into_evidence(observed.tests_json.clone());
         let target_met = observed
             .evidence
             .metric
             .is_some_and(|metric| target_met(contract, metric, observed.evidence.passing));
-        let sandbox = SandboxReceipt { worker: None, check: run.enforced };
         Ok(Some(Measured { observed, sandbox, evidence, target_met }))
     }
 
@@ -70,14 +60,21 @@ impl Session<'_> {
         };
         let now = self.now();
         let mut tip = draft(self.repo, &self.author, &self.tip, Role::Runner, body, evidence, now)?;
-        if target_met {
-            let halt = halt_body(&tip, HaltedBy::Baseline, HaltReason::NoActionableTasks, TARGET_ALREADY_MET);
+        let flaky = tip.state.due_halt.as_ref().is_some_and(|due| due.halt_reason == HaltReason::CheckFlaky);
+        if let Some(due) = tip.state.due_halt.clone() {
+            let halt = halt_body(&tip, due.by, due.halt_reason, &due.reason);
             tip = draft(self.repo, &self.author, &tip, Role::Runner, |_| Body::Halt(halt), Vec::new(), now)?;
         }
         self.publish(&tip, Vec::new(), "loop: baseline")?;
         self.tip = tip;
         let name = &self.tip.contract.metric.name;
         match (metric, problem) {
+            _ if flaky => {
+                (self.say)(&format!(
+                    "{}: baseline: the runs of the check do not agree with each other",
+                    self.id
+                ));
+            }
             (Some(metric), _) if target_met => {
                 (self.say)(&format!("{}: baseline: {name} {metric}: the target is met already", self.id));
             }

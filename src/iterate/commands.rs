@@ -18,7 +18,7 @@ use crate::contract::{CommandLine, NetworkTerms, Preset};
 use crate::error::{Error, Result, ResultExt};
 use crate::host::HostEnv;
 use crate::ledger::append::EvidenceFile;
-use crate::ledger::observe::{Capture, blob_id, has_metric_source};
+use crate::ledger::observe::{Capture, Sample, blob_id, evidence_name, has_metric_source};
 use crate::ledger::receipt::{CostBasis, CostReceipt, NoReport, RunReceipt, WorkerReceipt};
 use crate::ledger::rederive::NOT_STARTED;
 use crate::oid::Oid;
@@ -60,21 +60,45 @@ pub(super) struct WorkerRun {
     pub interrupted: bool,
 }
 
-/// What a check's run left.
-pub(super) struct CheckRun {
-    pub receipt: RunReceipt,
-    pub capture: Capture,
+/// What one run of a check left.
+struct CheckRun {
+    receipt: RunReceipt,
+    capture: Capture,
+    enforced: Option<Enforcement>,
+    evidence: Vec<EvidenceFile>,
+    interrupted: bool,
+}
+
+/// What all runs of a check on one tree left.
+pub(super) struct CheckRuns {
+    pub samples: Vec<Sample>,
     pub enforced: Option<Enforcement>,
     pub evidence: Vec<EvidenceFile>,
     pub interrupted: bool,
 }
 
 impl Capture {
-    /// The files under `evidence/` that the verdict rests on.
-    pub(super) fn into_evidence(self) -> Vec<EvidenceFile> {
+    /// The files under `evidence/` that the verdict rests on, of the `number`-th run.
+    fn into_evidence(self, number: usize) -> Vec<EvidenceFile> {
         let mut files = Vec::new();
-        files.extend(self.report.map(|bytes| EvidenceFile::whole("report", bytes)));
-        files.extend(self.metric_source.map(|bytes| EvidenceFile::whole("metric-source", bytes)));
+        let mut keep = |name: &str, bytes: Option<Vec<u8>>| {
+            files.extend(bytes.map(|bytes| EvidenceFile::whole(&evidence_name(name, number), bytes)));
+        };
+        keep("report", self.report);
+        keep("metric-source", self.metric_source);
+        files
+    }
+}
+
+impl CheckRuns {
+    /// The files under `evidence/`: what the verdict rests on, then what the check printed.
+    pub(super) fn into_evidence(self, tests_json: Option<Vec<u8>>) -> Vec<EvidenceFile> {
+        let mut files = Vec::new();
+        for (sample, number) in self.samples.into_iter().zip(1..) {
+            files.extend(sample.capture.into_evidence(number));
+        }
+        files.extend(tests_json.map(|bytes| EvidenceFile::whole("tests.json", bytes)));
+        files.extend(self.evidence);
         files
     }
 }
@@ -186,17 +210,52 @@ impl Session<'_> {
         })
     }
 
-    /// Runs the check once on `tree`, in a fresh worktree of its own. `environment` names it.
+    /// Runs the check on `tree` as often as the contract asks, up to the first run that gives no verdict.
     pub(super) fn run_check(
         &self,
         environment: &str,
         tree: Oid,
         head: Oid,
         trees: &gix::Repository,
+    ) -> Result<CheckRuns> {
+        let contract = &self.tip.contract;
+        let mut runs =
+            CheckRuns { samples: Vec::new(), enforced: None, evidence: Vec::new(), interrupted: false };
+        for number in 1..=contract.metric.repeat as usize {
+            let CheckRun { receipt, capture, enforced, evidence, interrupted } =
+                self.run_check_once(environment, number, tree, head, trees)?;
+            let sample = Sample { run: receipt, capture };
+            let last = interrupted || (contract.metric.repeat > 1 && sample.has_problem(contract));
+            runs.samples.push(sample);
+            runs.interrupted |= interrupted;
+            runs.enforced = runs.enforced.or(enforced);
+            runs.evidence.extend(
+                evidence
+                    .into_iter()
+                    .map(|file| EvidenceFile { name: evidence_name(&file.name, number), ..file }),
+            );
+            if last {
+                break;
+            }
+        }
+        Ok(runs)
+    }
+
+    /// The `number`-th run of the check on `tree`, in a fresh worktree of its own. `environment` names it.
+    fn run_check_once(
+        &self,
+        environment: &str,
+        number: usize,
+        tree: Oid,
+        head: Oid,
+        trees: &gix::Repository,
     ) -> Result<CheckRun> {
         let contract = &self.tip.contract;
         let check = &contract.check;
-        let name = worktree::worktree_name(self.id.as_str(), &format!("{environment}-check"));
+        let name = worktree::worktree_name(
+            self.id.as_str(),
+            &evidence_name(&format!("{environment}-check"), number),
+        );
         let scratch = self.places.scratch(&name)?;
         let linked = LinkedWorktree::create(
             self.repo.gix(),
@@ -210,9 +269,11 @@ impl Session<'_> {
         let report_path = check.report.as_ref().map(|report| linked.path().join(report));
         let planted = report_path.as_ref().is_some_and(|path| fs::symlink_metadata(path).is_ok());
         // A rehearsal keeps nothing: its terms are not those of a loop yet.
-        let building_warm =
-            environment == BASELINE && !contract.worktree.warm.is_empty() && !self.tip.id.0.is_null();
-        if environment == BASELINE {
+        let building_warm = number == 1
+            && environment == BASELINE
+            && !contract.worktree.warm.is_empty()
+            && !self.tip.id.0.is_null();
+        if number == 1 && environment == BASELINE {
             // What an earlier loop of this name, another base or a rehearsal left.
             worktree::remove_all(&self.places.warm)?;
         }
@@ -478,7 +539,12 @@ impl Session<'_> {
                 cut.evidence()
             }
         };
-        EvidenceFile { name, content: self.redact(content), bytes: captured.total, truncated }
+        EvidenceFile {
+            name: name.to_owned(),
+            content: self.redact(content),
+            bytes: captured.total,
+            truncated,
+        }
     }
 
     /// `bytes` without the values of the variables that the contract passes through.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::commands::{CheckRun, WorkerRun};
+use super::commands::{CheckRuns, WorkerRun};
 use super::context::{self, Material};
 use super::session::{Session, halt_body, verified_tip};
 use super::tamper;
@@ -223,7 +223,7 @@ impl Session<'_> {
     }
 
     /// Reads the verdict out of one capture of the check.
-    fn judge_check(&self, draft: &mut Draft, check_tree: Oid, run: CheckRun) -> Result<()> {
+    fn judge_check(&self, draft: &mut Draft, check_tree: Oid, run: CheckRuns) -> Result<()> {
         let context = rederive::Context {
             repo: self.repo,
             trust: self.trust,
@@ -238,19 +238,10 @@ impl Session<'_> {
         let green =
             rederive::tests(&context, self.tip.state.counters.green_tests).or_workspace(unreadable)?;
         let compared = Compared { baseline: baseline.as_ref(), green: green.as_ref() };
-        let observed = observe(
-            &self.tip.contract,
-            self.repo.hash_kind(),
-            check_tree,
-            run.receipt,
-            &run.capture,
-            compared,
-        );
+        let observed = observe(&self.tip.contract, self.repo.hash_kind(), check_tree, &run.samples, compared);
         draft.check = Some(observed.receipt);
         draft.facts.check = Some(observed.evidence);
-        draft.evidence.extend(run.capture.into_evidence());
-        draft.evidence.extend(observed.tests_json.map(|bytes| EvidenceFile::whole("tests.json", bytes)));
-        draft.evidence.extend(run.evidence);
+        draft.evidence.extend(run.into_evidence(observed.tests_json));
         Ok(())
     }
 
@@ -350,6 +341,7 @@ impl Session<'_> {
         let now = self.now();
         let contract = &self.tip.contract;
         draft.facts.usd = draft.cost.usd;
+        draft.facts.cost_known = draft.cost.basis == CostBasis::Reported;
         draft.facts.tokens =
             draft.cost.prompt_tokens.unwrap_or(0).saturating_add(draft.cost.completion_tokens.unwrap_or(0));
         draft.facts.elapsed_seconds = self.tip.state.elapsed_seconds(now);

@@ -340,7 +340,7 @@ pub struct Rehearsal {
     /// Why there is no metric.
     pub problem: Option<String>,
     /// The end of what the check printed: name of the evidence and text. Nothing of a rehearsal is kept.
-    pub printed: Vec<(&'static str, String)>,
+    pub printed: Vec<(String, String)>,
     /// The failing tests.
     pub failures: Vec<String>,
     /// Whether the base meets the target.
@@ -385,7 +385,7 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
         .evidence
         .iter()
         .filter(|file| file.name.starts_with("check.") || (file.name == "report" && !report_is_file))
-        .map(|file| (file.name, last_lines(&file.content)))
+        .map(|file| (file.name.clone(), last_lines(&file.content)))
         .filter(|(_, text)| !text.is_empty())
         .collect();
     Ok(Rehearsal {

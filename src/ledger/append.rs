@@ -37,7 +37,7 @@ pub struct Author<'a> {
 #[derive(Debug, Clone)]
 pub struct EvidenceFile {
     /// Its name there.
-    pub name: &'static str,
+    pub name: String,
     /// What is kept.
     pub content: Vec<u8>,
     /// How many bytes there were.
@@ -48,8 +48,8 @@ pub struct EvidenceFile {
 
 impl EvidenceFile {
     /// A file that is kept whole.
-    pub fn whole(name: &'static str, content: Vec<u8>) -> Self {
-        Self { name, bytes: content.len() as u64, content, truncated: false }
+    pub fn whole(name: impl Into<String>, content: Vec<u8>) -> Self {
+        Self { name: name.into(), bytes: content.len() as u64, content, truncated: false }
     }
 }
 

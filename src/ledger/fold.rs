@@ -1,13 +1,13 @@
 //! The fold: state before, one record, state after. Pure; also the law of which record may follow which.
 
-use super::receipt::{CostBasis, Receipt};
+use super::receipt::{CheckReceipt, CostBasis, Receipt};
 use super::record::{Body, HaltedBy, Kind, Record, Status, Verdict};
 use super::state::{
     Approval, BaselineState, Comprehension, Counters, DueHalt, MODE, MetricIntegrity, OpenCheckpoint, Phase,
-    STATE_SCHEMA, SameFailures, Signer, State,
+    Regressions, STATE_SCHEMA, SameFailures, Signer, State,
 };
 use crate::contract::{Class, Contract};
-use crate::decide::{Outcome, before_start};
+use crate::decide::{Costs, FailingSets, Outcome, before_start};
 use crate::exit::HaltReason;
 use crate::money::MicroUsd;
 
@@ -62,7 +62,7 @@ pub fn begin(contract: &Contract) -> State {
         },
         model_pin: contract.worker.model.clone(),
         escalation: None,
-        comprehension: Comprehension { diffs_unread: None },
+        comprehension: Comprehension { diffs_unread: 0 },
         halt_reason: None,
         counters: Counters {
             accepted: 0,
@@ -74,6 +74,11 @@ pub fn begin(contract: &Contract) -> State {
             halted_at: None,
             paused_seconds: 0,
             same_failures: None,
+            failing_sets: FailingSets::default(),
+            oscillations: 0,
+            regressions: Vec::new(),
+            costs: Costs::default(),
+            best_noise: None,
             green_tests: None,
             blocking_findings: None,
             holdout_red: None,
@@ -126,7 +131,17 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
             state.open_failures.clone_from(&check.failures);
             state.metric_integrity.collected.clone_from(&check.collected);
             state.counters.green_tests = check.tests;
-            if body.target_met {
+            state.counters.best_noise = check.noise;
+            if let Some(failing) = check.failing_set() {
+                state.counters.failing_sets = state.counters.failing_sets.with(failing);
+            }
+            if check.flaky {
+                state.due_halt = Some(DueHalt {
+                    by: HaltedBy::Baseline,
+                    halt_reason: HaltReason::CheckFlaky,
+                    reason: HaltReason::CheckFlaky.as_str().to_owned(),
+                });
+            } else if body.target_met {
                 state.due_halt = Some(DueHalt {
                     by: HaltedBy::Baseline,
                     halt_reason: HaltReason::NoActionableTasks,
@@ -308,6 +323,7 @@ fn count_iteration(state: &mut State, receipt: &Receipt) {
         // A reservation is a guess; only what was reported tells what an iteration costs.
         if receipt.cost.basis == CostBasis::Reported {
             state.counters.largest_usd = state.counters.largest_usd.max(usd);
+            state.counters.costs = state.counters.costs.with(usd);
         }
     } else {
         state.counters.unknown_costs += 1;
@@ -317,14 +333,7 @@ fn count_iteration(state: &mut State, receipt: &Receipt) {
     state.counters.tokens = state.counters.tokens.saturating_add(tokens);
 
     if receipt.abandoned.is_none() {
-        let failures = receipt.check.as_ref().and_then(|check| check.failures.as_ref());
-        state.counters.same_failures = failures.map(|failures| {
-            let set = crate::canonical::sha256_of(failures);
-            match state.counters.same_failures.take() {
-                Some(before) if before.set == set => SameFailures { set, iterations: before.iterations + 1 },
-                _ => SameFailures { set, iterations: 1 },
-            }
-        });
+        count_failing(&mut state.counters, receipt.check.as_ref());
         if decision.outcome == Outcome::Accept {
             state.counters.no_progress = 0;
         } else {
@@ -340,7 +349,9 @@ fn count_iteration(state: &mut State, receipt: &Receipt) {
             state.best_metric = check.metric;
             state.open_failures.clone_from(&check.failures);
             state.counters.green_tests = check.tests;
+            state.counters.best_noise = check.noise;
         }
+        state.comprehension.diffs_unread += 1;
     }
     if state.phase != Phase::Halted {
         state.due_halt = decision.halt_reason.map(|halt_reason| DueHalt {
@@ -348,6 +359,23 @@ fn count_iteration(state: &mut State, receipt: &Receipt) {
             halt_reason,
             reason: decision.reason.clone(),
         });
+    }
+}
+
+/// Counts what one check's failing set says together with those before it.
+fn count_failing(counters: &mut Counters, check: Option<&CheckReceipt>) {
+    let before = counters.same_failures.take();
+    let Some((check, failing)) = check.and_then(|check| Some((check, check.failing_set()?))) else { return };
+    let set = crate::canonical::sha256_of(failing);
+    let in_a_row = before.filter(|before| before.set == set).map_or(0, |before| before.iterations);
+    counters.same_failures = Some(SameFailures { set, iterations: in_a_row + 1 });
+    counters.failing_sets = counters.failing_sets.with(failing);
+    counters.oscillations += u32::from(counters.failing_sets.returned());
+    for test in &check.regressed {
+        match counters.regressions.binary_search_by(|known| known.test.cmp(test)) {
+            Ok(at) => counters.regressions[at].iterations += 1,
+            Err(at) => counters.regressions.insert(at, Regressions { test: test.clone(), iterations: 1 }),
+        }
     }
 }
 

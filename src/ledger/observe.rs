@@ -2,10 +2,13 @@
 //! later from the evidence. Pure.
 
 use crate::canonical::{canonical_json, sha256_of};
-use crate::check::{self, CheckFacts, Format, MetricSource, Observation, ReportProblem, TestSets, judge};
+use crate::check::repeat::{median, noise};
+use crate::check::{
+    self, CheckFacts, Format, Judgement, MetricSource, Observation, ReportProblem, TestSets, judge,
+};
 use crate::contract::Contract;
 use crate::decide::CheckEvidence;
-use crate::ledger::receipt::{CheckReceipt, NoReport, RunReceipt, TestCounts};
+use crate::ledger::receipt::{CheckReceipt, NoReport, RunReceipt, SampleReceipt, TestCounts};
 use crate::oid::Oid;
 
 /// What a check left behind, as far as it is kept.
@@ -39,54 +42,102 @@ pub struct Observed {
     pub tests_json: Option<Vec<u8>>,
 }
 
-/// Says everything about a check that its capture shows.
+/// One run of the check with what it left.
+#[derive(Debug, Clone)]
+pub struct Sample {
+    /// How it ended.
+    pub run: RunReceipt,
+    /// What it left.
+    pub capture: Capture,
+}
+
+impl Sample {
+    /// Whether this run gives no verdict, so that no other of the same check is needed.
+    pub fn has_problem(&self, contract: &Contract) -> bool {
+        self.look(contract, None).problem.is_some()
+    }
+
+    /// What this run is worth by itself.
+    fn look(&self, contract: &Contract, baseline: Option<&TestSets>) -> Look {
+        let Self { run, capture } = self;
+        let format = contract.report_format();
+        let report = match (&capture.report, capture.no_report) {
+            (Some(bytes), _) => check::parse(format, bytes),
+            (None, Some(NoReport::TooLarge)) => Err(ReportProblem::TooLarge { limit: check::MAX_REPORT }),
+            // A report that was there before the run says nothing about the run.
+            (None, Some(NoReport::NotWritten | NoReport::Planted | NoReport::FrozenChanged) | None) => {
+                Err(ReportProblem::Missing)
+            }
+        };
+        let source = contract.metric_source();
+        let output = capture.metric_source.as_deref().or(capture.report.as_deref());
+        let seen = Observation {
+            exit_code: run.exit_code,
+            stdout: output,
+            sets: report.as_ref().ok().and_then(Option::as_ref),
+        };
+        let metric = check::extract(&source, &seen);
+        let judgement = judge(CheckFacts {
+            exit_code: run.exit_code,
+            signal: run.signal,
+            timed_out: run.ended != "itself",
+            report,
+            from: &source,
+            metric,
+            success_exit_code: Some(i32::from(contract.check.success_exit_code)),
+            baseline,
+        });
+        let problem = judgement.problem.as_ref().map(|problem| match run.ended.as_str() {
+            "output_limit" => "the check printed more than may be captured".to_owned(),
+            "deadline" => "the check ran into the end of the loop's time".to_owned(),
+            "interrupted" => "the check was interrupted".to_owned(),
+            _ if capture.no_report == Some(NoReport::FrozenChanged) => {
+                "a frozen file was changed while the check ran".to_owned()
+            }
+            _ if capture.no_report == Some(NoReport::Planted) => {
+                "the report was there before the check ran".to_owned()
+            }
+            _ => problem.to_string(),
+        });
+        Look { judgement, problem }
+    }
+}
+
+/// What one run is worth.
+struct Look {
+    judgement: Judgement,
+    problem: Option<String>,
+}
+
+impl Look {
+    /// What may not differ between two runs of one check on one tree.
+    fn verdict(&self) -> (bool, Option<&TestSets>) {
+        (self.judgement.passing, self.judgement.sets.as_ref())
+    }
+}
+
+/// Says everything about a check that its runs show. There is at least one.
 pub fn observe(
     contract: &Contract,
     hash: gix::hash::Kind,
     tree: Oid,
-    run: RunReceipt,
-    capture: &Capture,
+    samples: &[Sample],
     compared: Compared<'_>,
 ) -> Observed {
-    let format = contract.report_format();
-    let report = match (&capture.report, capture.no_report) {
-        (Some(bytes), _) => check::parse(format, bytes),
-        (None, Some(NoReport::TooLarge)) => Err(ReportProblem::TooLarge { limit: check::MAX_REPORT }),
-        // A report that was there before the run says nothing about the run.
-        (None, Some(NoReport::NotWritten | NoReport::Planted | NoReport::FrozenChanged) | None) => {
-            Err(ReportProblem::Missing)
-        }
+    let looks: Vec<Look> = samples.iter().map(|sample| sample.look(contract, compared.baseline)).collect();
+    let (Some(sample), Some(first)) = (samples.first(), looks.first()) else {
+        unreachable!("a check that was not run is not observed")
     };
-    let source = contract.metric_source();
-    let output = capture.metric_source.as_deref().or(capture.report.as_deref());
-    let seen = Observation {
-        exit_code: run.exit_code,
-        stdout: output,
-        sets: report.as_ref().ok().and_then(Option::as_ref),
-    };
-    let metric = check::extract(&source, &seen);
-    let judgement = judge(CheckFacts {
-        exit_code: run.exit_code,
-        signal: run.signal,
-        timed_out: run.ended != "itself",
-        report,
-        from: &source,
-        metric,
-        success_exit_code: Some(i32::from(contract.check.success_exit_code)),
-        baseline: compared.baseline,
+    let problem = looks.iter().enumerate().find_map(|(at, look)| {
+        let problem = look.problem.as_ref()?;
+        Some(if at == 0 { problem.clone() } else { format!("run {}: {problem}", at + 1) })
     });
-    let problem = judgement.problem.as_ref().map(|problem| match run.ended.as_str() {
-        "output_limit" => "the check printed more than may be captured".to_owned(),
-        "deadline" => "the check ran into the end of the loop's time".to_owned(),
-        "interrupted" => "the check was interrupted".to_owned(),
-        _ if capture.no_report == Some(NoReport::FrozenChanged) => {
-            "a frozen file was changed while the check ran".to_owned()
-        }
-        _ if capture.no_report == Some(NoReport::Planted) => {
-            "the report was there before the check ran".to_owned()
-        }
-        _ => problem.to_string(),
-    });
+    let metrics: Vec<f64> = looks.iter().filter_map(|look| look.judgement.metric).collect();
+    let metric = if problem.is_some() { None } else { median(&metrics) };
+    let noise = if metric.is_some() && contract.metric.repeat > 1 { noise(&metrics) } else { None };
+    let passing = metric.is_some() && looks.iter().all(|look| look.judgement.passing);
+    let flaky = problem.is_none() && looks.iter().any(|look| look.verdict() != first.verdict());
+    let judgement = &first.judgement;
     let sets = judgement.sets.as_ref();
     let tests_json = sets.map(|sets| canonical_json(sets).into_bytes());
     let lost: Vec<String> = judgement.lost.iter().cloned().collect();
@@ -95,36 +146,55 @@ pub fn observe(
         _ => Vec::new(),
     };
     let failures: Option<Vec<String>> = sets.map(|sets| sets.failed.iter().cloned().collect());
+    let runs = samples.iter().zip(&looks).map(|(sample, look)| SampleReceipt {
+        run: sample.run.clone(),
+        report: sample.capture.report.as_deref().map(|bytes| blob_id(hash, bytes)),
+        no_report: sample.capture.no_report,
+        problem: look.problem.clone(),
+        metric: look.judgement.metric,
+        passing: look.judgement.passing,
+        tests_sha256: look.judgement.sets.as_ref().map(sha256_of),
+    });
     let receipt = CheckReceipt {
         tree,
-        run,
-        report: capture.report.as_deref().map(|bytes| blob_id(hash, bytes)),
-        no_report: capture.no_report,
+        run: sample.run.clone(),
+        report: sample.capture.report.as_deref().map(|bytes| blob_id(hash, bytes)),
+        no_report: sample.capture.no_report,
         problem: problem.clone(),
-        metric: judgement.metric,
-        passing: judgement.passing,
+        metric,
+        noise,
+        passing,
+        flaky,
+        partial: sets.is_some_and(|sets| sets.partial),
         counts: sets.map(|sets| TestCounts {
             passed: sets.passed.len() as u64,
             failed: sets.failed.len() as u64,
             skipped: sets.skipped.len() as u64,
         }),
-        failures: failures.clone(),
+        failures,
         collected: sets.map(TestSets::fingerprint),
         tests: tests_json.as_deref().map(|bytes| blob_id(hash, bytes)),
-        lost: lost.clone(),
+        lost,
         newly_skipped: judgement.newly_skipped.iter().cloned().collect(),
-        regressed: regressed.clone(),
+        regressed,
+        runs: if contract.metric.repeat > 1 { runs.collect() } else { Vec::new() },
     };
     let evidence = CheckEvidence {
         failed: problem.is_some(),
-        metric: judgement.metric,
-        passing: judgement.passing,
-        lost: lost.len(),
-        regressed: regressed.len(),
-        failing_set: failures.as_ref().map(sha256_of),
-        failing_set_empty: failures.as_ref().is_none_or(Vec::is_empty),
+        metric,
+        noise,
+        passing,
+        lost: receipt.lost.len(),
+        flaky,
+        regressed: receipt.regressed.clone(),
+        failing: receipt.failing_set().map(<[String]>::to_vec),
     };
     Observed { receipt, evidence, tests_json }
+}
+
+/// The name under `evidence/` of what the `number`-th run of a check left; the first run's has no number.
+pub fn evidence_name(name: &str, number: usize) -> String {
+    if number <= 1 { name.to_owned() } else { format!("{name}-{number}") }
 }
 
 /// The blob id of `bytes` in a repository of this hash.

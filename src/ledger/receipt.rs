@@ -213,10 +213,16 @@ pub struct CheckReceipt {
     pub no_report: Option<NoReport>,
     /// Why there is no verdict; null if there is one.
     pub problem: Option<String>,
-    /// The metric; null if there is none.
+    /// The metric, of several runs the median; null if there is none.
     pub metric: Option<f64>,
+    /// The median absolute deviation of several runs; null of one, or without a metric.
+    pub noise: Option<f64>,
     /// Whether the check is passing.
     pub passing: bool,
+    /// Whether several runs gave another verdict or other tests.
+    pub flaky: bool,
+    /// Whether the runner stopped early, so that the report is not about every test.
+    pub partial: bool,
     /// How many tests passed, failed and were skipped; null where the format has no tests.
     pub counts: Option<TestCounts>,
     /// The failing tests.
@@ -231,6 +237,34 @@ pub struct CheckReceipt {
     pub newly_skipped: Vec<String>,
     /// Tests that passed at green and do not pass now.
     pub regressed: Vec<String>,
+    /// Where the contract asks for several runs: each of them, this capture's the first; else empty.
+    pub runs: Vec<SampleReceipt>,
+}
+
+impl CheckReceipt {
+    /// The failing set that the decision compares with others; `None` without a verdict or a complete report.
+    pub fn failing_set(&self) -> Option<&[String]> {
+        if self.problem.is_some() || self.partial { None } else { self.failures.as_deref() }
+    }
+}
+
+/// One of several runs of a check on one tree.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+pub struct SampleReceipt {
+    /// The run.
+    pub run: RunReceipt,
+    /// The blob of the report; null if there was none.
+    pub report: Option<Oid>,
+    /// Why there is no report; null if there is one.
+    pub no_report: Option<NoReport>,
+    /// Why there is no verdict; null if there is one.
+    pub problem: Option<String>,
+    /// The metric; null if there is none.
+    pub metric: Option<f64>,
+    /// Whether the check is passing.
+    pub passing: bool,
+    /// SHA-256 over the canonical JSON of the tests by outcome; null where the format has no tests.
+    pub tests_sha256: Option<String>,
 }
 
 /// Why a check has no report.

@@ -2,10 +2,10 @@
 
 use gix::bstr::{BString, ByteSlice};
 
-use super::observe::{Capture, Compared, Observed, observe};
+use super::observe::{Capture, Compared, Observed, Sample, evidence_name, observe};
 use super::receipt::{
-    ChangesReceipt, CheckReceipt, CostBasis, GuardViolation, GuardsReceipt, RECEIPT_SCHEMA, Receipt,
-    RunReceipt,
+    ChangesReceipt, CheckReceipt, CostBasis, GuardViolation, GuardsReceipt, NoReport, RECEIPT_SCHEMA,
+    Receipt, RunReceipt,
 };
 use super::record::{Body, IterationBody, Record, Role};
 use super::state::State;
@@ -156,6 +156,7 @@ fn iteration(
     let mut derived = Evidence {
         worker_failed: receipt.worker.as_ref().is_some_and(|worker| worker.failure.is_some()),
         usd: receipt.cost.usd,
+        cost_known: receipt.cost.basis == CostBasis::Reported,
         tokens: receipt
             .cost
             .prompt_tokens
@@ -219,6 +220,9 @@ fn consistent(contract: &Contract, receipt: &Receipt) -> Result<(), RederiveErro
     }
     if let Some(check) = &receipt.check {
         same("check.run.command", &fits(&contract.check.command, &check.run.command), &true)?;
+        for one in &check.runs {
+            same("check.runs.run.command", &one.run.command, &check.run.command)?;
+        }
         enforced_fits("sandbox.check", receipt.sandbox.check.as_ref(), &check.run, sandbox.check_network)?;
     }
     same("determinism_confidence", &receipt.determinism_confidence, &None)
@@ -257,12 +261,12 @@ pub const NOT_STARTED: i32 = 127;
 
 /// Whether the worker or the check ran into what was left of the loop's time.
 pub fn hit_deadline(receipt: &Receipt) -> bool {
-    let runs = receipt
-        .worker
-        .as_ref()
-        .map(|worker| &worker.run)
-        .into_iter()
-        .chain(receipt.check.as_ref().map(|check| &check.run));
+    let runs = receipt.worker.as_ref().map(|worker| &worker.run).into_iter().chain(
+        receipt
+            .check
+            .iter()
+            .flat_map(|check| std::iter::once(&check.run).chain(check.runs.iter().map(|one| &one.run))),
+    );
     runs.into_iter().any(|run| run.ended == "deadline")
 }
 
@@ -353,20 +357,35 @@ fn check_again(
     compare: bool,
 ) -> Result<Observed, RederiveError> {
     let find = |name: &str| evidence.iter().find(|(entry, _)| entry == name).map(|(_, id)| *id);
-    let report = match check.report {
-        Some(named) => {
-            let kept = find("report").ok_or(RederiveError::NoEvidence("report"))?;
-            same("check.report", &named, &kept)?;
-            Some(context.repo.read_blob(kept.0)?)
-        }
-        None => None,
+    let sample = |number: usize, run: &RunReceipt, named: Option<Oid>, no_report: Option<NoReport>| {
+        let report = match named {
+            Some(named) => {
+                let kept =
+                    find(&evidence_name("report", number)).ok_or(RederiveError::NoEvidence("report"))?;
+                same("check.report", &named, &kept)?;
+                Some(context.repo.read_blob(kept.0)?)
+            }
+            None => None,
+        };
+        same("check.no_report", &no_report.is_some(), &report.is_none())?;
+        let metric_source = match find(&evidence_name("metric-source", number)) {
+            Some(id) => Some(context.repo.read_blob(id.0)?),
+            None => None,
+        };
+        Ok(Sample { run: run.clone(), capture: Capture { report, metric_source, no_report } })
     };
-    same("check.no_report", &check.no_report.is_some(), &report.is_none())?;
-    let metric_source = match find("metric-source") {
-        Some(id) => Some(context.repo.read_blob(id.0)?),
-        None => None,
+    let samples: Vec<Sample> = if check.runs.is_empty() {
+        vec![sample(1, &check.run, check.report, check.no_report)?]
+    } else {
+        let numbered = check.runs.iter().zip(1..);
+        numbered
+            .map(|(one, number)| sample(number, &one.run, one.report, one.no_report))
+            .collect::<Result<_, RederiveError>>()?
     };
-    let capture = Capture { report, metric_source, no_report: check.no_report };
+    // A run that gives no verdict is the last; else there are as many as the contract asks for.
+    let early = samples.iter().position(|sample| sample.has_problem(context.contract));
+    let expected = early.map_or(context.contract.metric.repeat as usize, |at| at + 1);
+    same("check.runs", &samples.len(), &expected)?;
     let baseline = tests(context, context.before.baseline.as_ref().and_then(|baseline| baseline.tests))?;
     let green = tests(context, context.before.counters.green_tests)?;
     let compared = if compare {
@@ -374,19 +393,17 @@ fn check_again(
     } else {
         Compared::default()
     };
-    let observed = observe(
-        context.contract,
-        context.repo.hash_kind(),
-        check.tree,
-        check.run.clone(),
-        &capture,
-        compared,
-    );
+    let observed = observe(context.contract, context.repo.hash_kind(), check.tree, &samples, compared);
     same("check.metric", &check.metric, &observed.receipt.metric)?;
     let mut expected = observed.receipt.clone();
     if let (Some(problem), Some(recorded)) = (&mut expected.problem, &check.problem) {
         // That there is a problem is derived; in which words it is told may change with the parsers.
         problem.clone_from(recorded);
+    }
+    for (expected, recorded) in expected.runs.iter_mut().zip(&check.runs) {
+        if let (Some(problem), Some(recorded)) = (&mut expected.problem, &recorded.problem) {
+            problem.clone_from(recorded);
+        }
     }
     same("check", check, &expected)?;
     if let Some(expected) = observed.receipt.tests {

@@ -7,6 +7,7 @@ use super::receipt::{ContextEntry, ModelIdentity};
 use super::record::{HaltedBy, Status};
 use crate::at::At;
 use crate::canonical;
+use crate::decide::{Costs, FailingSets};
 use crate::exit::HaltReason;
 use crate::money::MicroUsd;
 use crate::oid::Oid;
@@ -139,14 +140,14 @@ pub struct Escalation {
 }
 
 /// How much of what was accepted nobody has read.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Comprehension {
-    /// Accepted diffs since a person last looked; null until that is counted.
-    pub diffs_unread: Option<u64>,
+    /// Accepted changes that nobody has read.
+    pub diffs_unread: u32,
 }
 
 /// What the decision counts.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 pub struct Counters {
     /// Accepted iterations.
     pub accepted: u32,
@@ -166,6 +167,16 @@ pub struct Counters {
     pub paused_seconds: u64,
     /// The failing set of the last iteration and how many iterations in a row had the very same.
     pub same_failures: Option<SameFailures>,
+    /// In which failing sets each test has been, the baseline's among them.
+    pub failing_sets: FailingSets,
+    /// How often a failing set came back, with another one in between.
+    pub oscillations: u32,
+    /// In how many iterations each test regressed, in byte order of the tests.
+    pub regressions: Vec<Regressions>,
+    /// The known costs.
+    pub costs: Costs,
+    /// The noise of the metric to beat; null where the check runs once.
+    pub best_noise: Option<f64>,
     /// The blob that lists the tests at green by outcome.
     pub green_tests: Option<Oid>,
     /// Open findings that block; null until findings are built.
@@ -174,6 +185,15 @@ pub struct Counters {
     pub holdout_red: Option<u32>,
     /// Local defenses that were tried; null until they are measured.
     pub local_defenses: Option<u32>,
+}
+
+/// In how many iterations one test regressed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Regressions {
+    /// The test.
+    pub test: String,
+    /// In how many iterations.
+    pub iterations: u32,
 }
 
 /// A run of iterations with one and the same failing set.

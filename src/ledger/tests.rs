@@ -66,7 +66,10 @@ fn check(metric: u8) -> CheckReceipt {
         no_report: None,
         problem: None,
         metric: Some(f64::from(metric)),
+        noise: None,
         passing: metric == 0,
+        flaky: false,
+        partial: false,
         counts: None,
         failures: Some((0..metric).map(|number| number.to_string()).collect()),
         collected: None,
@@ -74,6 +77,7 @@ fn check(metric: u8) -> CheckReceipt {
         lost: Vec::new(),
         newly_skipped: Vec::new(),
         regressed: Vec::new(),
+        runs: Vec::new(),
     }
 }
 
@@ -89,7 +93,7 @@ fn decision(
         check: Some(crate::decide::CheckEvidence {
             metric: Some(f64::from(metric)),
             passing: metric == 0,
-            failing_set_empty: metric == 0,
+            failing: Some((0..metric).map(|number| number.to_string()).collect()),
             ..Default::default()
         }),
         usd: Some(MicroUsd::from_micros(u64::from(cost))),

@@ -201,7 +201,8 @@ prop_compose! {
             no_progress: small,
             regression_limit: 2,
             oscillation_limit: 2,
-            cost_sigma: None,
+            cost_sigma: 3.0,
+            unread_diffs: None,
             unknown_cost: UnknownCost::Allow,
             evidence_kib: small,
         }

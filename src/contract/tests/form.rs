@@ -154,7 +154,7 @@ fn a_key_that_resembles_none() {
        |
     22 | zzz = 1
        | ^^^
-       = known keys here: iterations, cost_usd, tokens, duration, no_progress, regression_limit, oscillation_limit, cost_sigma, unknown_cost, evidence_kib
+       = known keys here: iterations, cost_usd, tokens, duration, no_progress, regression_limit, oscillation_limit, cost_sigma, unread_diffs, unknown_cost, evidence_kib
     ");
 }
 
@@ -165,7 +165,7 @@ fn an_unknown_key_that_is_a_terminal_escape() {
        |
     22 | "\u001b[31m" = 1
        | ^^^^^^^^^^^^
-       = known keys here: iterations, cost_usd, tokens, duration, no_progress, regression_limit, oscillation_limit, cost_sigma, unknown_cost, evidence_kib
+       = known keys here: iterations, cost_usd, tokens, duration, no_progress, regression_limit, oscillation_limit, cost_sigma, unread_diffs, unknown_cost, evidence_kib
     "#);
 }
 

@@ -49,17 +49,6 @@ fn a_holdout() {
 }
 
 #[test]
-fn repeated_checks() {
-    assert_snapshot!(bad("target = 0", "target = 0\nrepeat = 3"), @r"
-    loop.toml:19:10: `metric.repeat = 3` is not built yet
-       |
-    19 | repeat = 3
-       |          ^
-       = built so far: 1
-    ");
-}
-
-#[test]
 fn usage_parsers() {
     assert_snapshot!(bad("[check]", "usage = \"claude\"\n[check]"), @r#"
     loop.toml:11:9: `worker.usage = "claude"` is not built yet
@@ -90,17 +79,6 @@ fn network_allow_lists() {
        |                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
        = built so far: "none" or "host"
     "#);
-}
-
-#[test]
-fn cost_anomalies() {
-    assert_snapshot!(bad("iterations = 10", "cost_sigma = 3.0"), @r"
-    loop.toml:22:1: `limits.cost_sigma` is not built yet
-       |
-    22 | cost_sigma = 3.0
-       | ^^^^^^^^^^
-       = take it out; this version refuses it rather than ignore it
-    ");
 }
 
 #[test]
