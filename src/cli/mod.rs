@@ -13,6 +13,7 @@ use crate::host::HostEnv;
 mod common;
 mod demo;
 mod diff;
+mod explain;
 mod gate;
 mod hook;
 mod hooks;
@@ -20,6 +21,7 @@ mod init;
 mod list;
 mod log;
 mod promote;
+mod renew;
 mod review;
 mod run;
 mod show;
@@ -76,8 +78,10 @@ enum Command {
     List(list::ListArgs),
     Log(log::LogArgs),
     Show(show::ShowArgs),
+    Explain(explain::ExplainArgs),
     Diff(diff::DiffArgs),
     Stop(stop::StopArgs),
+    Renew(renew::RenewArgs),
     Review(review::ReviewArgs),
     Promote(promote::PromoteArgs),
     Verify(verify::VerifyArgs),
@@ -122,7 +126,6 @@ pub fn main() -> std::process::ExitCode {
 
 /// Commands that are planned and not built yet.
 const PLANNED: &[&str] = &[
-    "renew",
     "rollback",
     "checkpoint",
     "record",
@@ -139,7 +142,6 @@ const PLANNED: &[&str] = &[
     "attest",
     "export",
     "measure",
-    "explain",
     "cost",
     "report",
     "watch",
@@ -171,12 +173,7 @@ fn run_with(args: impl IntoIterator<Item = OsString>, host: HostEnv) -> ExitCode
                 let json = args.iter().any(|arg| arg == "--json");
                 let ui = Ui::new(json, false, ColorChoice::Auto, true, &host);
                 let error = Error::usage(format!("git loop {name} is not built yet"));
-                return ui.finish(Err(match name {
-                    "renew" => {
-                        error.hint("start another loop: git loop start <new-id> -f FILE --base <green>")
-                    }
-                    _ => error.hint("see what there is: git loop -h"),
-                }));
+                return ui.finish(Err(error.hint("see what there is: git loop -h")));
             }
             if args.iter().any(|arg| arg == "--json") {
                 let text = error.render().to_string();
@@ -207,8 +204,10 @@ fn dispatch(context: &Context, command: Command) -> Result<Reply, Error> {
         Command::List(args) => list::run(context, &args),
         Command::Log(args) => log::run(context, &args),
         Command::Show(args) => show::run(context, &args),
+        Command::Explain(args) => explain::run(context, &args),
         Command::Diff(args) => diff::run(context, &args),
         Command::Stop(args) => stop::run(context, &args),
+        Command::Renew(args) => renew::run(context, &args),
         Command::Review(args) => review::run(context, &args),
         Command::Promote(args) => promote::run(context, &args),
         Command::Verify(args) => verify::run(context, &args),

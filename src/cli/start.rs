@@ -7,6 +7,7 @@ use serde_json::json;
 use super::Context;
 use super::common::{principals, result_fields};
 use super::ui::Reply;
+use crate::at::At;
 use crate::contract::{self, Contract, LoopFile};
 use crate::error::{Error, Result, ResultExt};
 use crate::escape::escape_terminal;
@@ -18,7 +19,7 @@ use crate::iterate::start::{create, freeze, must_be_new};
 use crate::ledger::append::{Author, Tip};
 use crate::ledger::message::one_line;
 use crate::ledger::trust::TrustRoot;
-use crate::render::line::plural;
+use crate::render::line::{plural, span};
 
 /// The file that is read if none is named.
 const DEFAULT_FILE: &str = "loop.toml";
@@ -74,7 +75,7 @@ pub(super) fn start(
     for warning in warnings {
         context.ui.warn(&warning);
     }
-    create(repo, refs, contract, &signer, principal)
+    create(repo, refs, contract, &signer, principal, At::now())
 }
 
 fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
@@ -134,7 +135,7 @@ fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
         measured.seconds,
         plural(u64::from(limits.iterations), "iteration", "iterations"),
         limits.cost_usd,
-        super::status::span(limits.duration_seconds),
+        span(limits.duration_seconds),
     );
     if measured.target_met {
         context.ui.warn("the base meets the target already; a run would halt with no_actionable_tasks");
@@ -155,7 +156,7 @@ fn indent(text: &str) -> String {
 }
 
 /// The terms, from `file` or from `loop.toml` at the top of the work tree.
-fn read_file(context: &Context, repo: &Repo, file: Option<&Path>) -> Result<LoopFile> {
+pub(super) fn read_file(context: &Context, repo: &Repo, file: Option<&Path>) -> Result<LoopFile> {
     let path = match file {
         Some(file) => context.directory.join(file),
         None => repo.worktree_root().unwrap_or(&context.directory).join(DEFAULT_FILE),

@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::testing::{contract, state};
 use super::*;
-use crate::contract::Direction;
+use crate::contract::{Direction, OnViolation};
 use crate::ledger::state::{Regressions, SameFailures};
 
 /// A check with this metric; everything else is as it should be.
@@ -264,7 +264,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn any_evidence()(
+    pub(super) fn any_evidence()(
         counts in (0_usize..2, 0_usize..2, 0_usize..2, 0_usize..2), flags in any::<(bool, bool, bool, bool)>(),
         check in proptest::option::of(any_check()), usd in proptest::option::of(any::<u64>()), tokens in any::<u64>(),
         elapsed_seconds in any::<u64>(),
@@ -278,7 +278,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn any_state()(
+    pub(super) fn any_state()(
         iteration in any::<u32>(), best in any_metric(), usd in any::<u64>(), accepted in any::<u32>(),
         no_progress in any::<u32>(), tokens in any::<u64>(), unknown in any::<u32>(), largest in any::<u64>(),
         sets in proptest::collection::vec(any_set(), 0..8), oscillations in any::<u32>(), noise in any_metric(),

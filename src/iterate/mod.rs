@@ -3,6 +3,7 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | [`start`] | freezing and signing a contract |
+//! | [`renew`] | a new contract on the green of a loop that has halted |
 //! | [`session`] | one run of one loop on this machine: what is open while it lasts |
 //! | `baseline`, `iteration` | the check on the base; one iteration from checkpoint to record |
 //! | `commands` | the worker and the check as processes, and what they left |
@@ -20,6 +21,7 @@ pub mod interrupt;
 mod iteration;
 mod places;
 mod recover;
+pub mod renew;
 pub mod session;
 pub mod start;
 pub mod tamper;
