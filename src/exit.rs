@@ -99,19 +99,19 @@ halt_reasons! {
     /// A replay gave another verdict.
     ObjectiveUnverified = "objective_unverified", 13, "renew by the approver";
     /// The check disagrees with itself.
-    CheckFlaky = "check_flaky", 14, "mend the check, then renew";
+    CheckFlaky = "check_flaky", 14, "mend the check, then start a loop on it";
     /// The check leaves traces that change its next run.
-    CheckHasSideEffects = "check_has_side_effects", 14, "mend the check, then renew";
+    CheckHasSideEffects = "check_has_side_effects", 14, "mend the check, then start a loop on it";
     /// The check depends on something outside its tree.
-    CheckNotHermetic = "check_not_hermetic", 14, "mend the check, then renew";
+    CheckNotHermetic = "check_not_hermetic", 14, "mend the check, then start a loop on it";
     /// Something crossed the isolation of the check.
-    HermeticityViolation = "hermeticity_violation", 14, "mend the check, then renew";
+    HermeticityViolation = "hermeticity_violation", 14, "mend the check, then start a loop on it";
     /// The check does not notice planted faults.
-    CheckInadequate = "check_inadequate", 15, "strengthen the check, then renew";
+    CheckInadequate = "check_inadequate", 15, "strengthen the check, then start a loop on it";
     /// An escalation waits for an answer.
-    EscalationPending = "escalation_pending", 16, "a signed ack";
+    EscalationPending = "escalation_pending", 16, "an answer on the record, or renew";
     /// A reviewer said no.
-    ReviewerRejected = "reviewer_rejected", 16, "renew";
+    ReviewerRejected = "reviewer_rejected", 16, "renew with what the reviewer asks for";
     /// Too many iterations in a row were not accepted.
     NoProgressDetected = "no_progress_detected", 17, "renew with another approach";
     /// The same tests failed each time.
@@ -133,15 +133,15 @@ halt_reasons! {
     /// The time is up.
     DeadlineExceeded = "deadline_exceeded", 18, "renew with a longer duration";
     /// Nobody heard from the runner.
-    HeartbeatStale = "heartbeat_stale", 19, "ack, or renew";
+    HeartbeatStale = "heartbeat_stale", 19, "find the cause, then renew";
     /// The model is not the one that was pinned.
-    ModelDriftDetected = "model_drift_detected", 19, "ack, or renew";
+    ModelDriftDetected = "model_drift_detected", 19, "find the cause, then renew";
     /// Too many diffs were accepted unread.
-    ComprehensionDebtExceeded = "comprehension_debt_exceeded", 19, "ack, or renew";
+    ComprehensionDebtExceeded = "comprehension_debt_exceeded", 19, "read what was accepted, then renew";
     /// The context does not fit.
-    ContextBudgetUnsatisfiable = "context_budget_unsatisfiable", 19, "ack, or renew";
+    ContextBudgetUnsatisfiable = "context_budget_unsatisfiable", 19, "find the cause, then renew";
     /// A ledger does not verify or a rollback failed.
-    InvariantFailed = "invariant_failed", 20, "git loop rollback";
+    InvariantFailed = "invariant_failed", 20, "compare with another clone";
     /// The repository or the machine is not fit.
     WorkspaceInvalid = "workspace_invalid", 30, "mend it, then run again";
     /// The contract asks for isolation that this machine cannot enforce.

@@ -1,10 +1,11 @@
 //! Why a loop halted, what the decision compared, and going on from there: every verdict by a real loop, and the ledgers of
 //! renewals.
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::TestEnv;
 use crate::support::scenario::{HONEST, numbers};
+use crate::support::{REVIEWER, RUNNER, TestEnv, tool};
+use crate::verify::Forge;
 
 /// The words of `next` that follow `git loop`.
 fn next(json: &Value) -> Vec<String> {
@@ -62,22 +63,21 @@ fn cost(usd: &str) -> String {
     )
 }
 
-/// What a person reads, with the ids and times that differ from run to run left out.
+/// What a person reads, with the loop's time left out: the end of each line of the trajectory, and where it is compared.
 fn told(text: &str) -> String {
-    text.lines()
-        .map(|line| {
-            let words: Vec<&str> = line.split(' ').collect();
-            let is_time =
-                |word: &str| word.strip_suffix('s').is_some_and(|number| number.parse::<u64>().is_ok());
-            // The last column of the trajectory is the loop's time.
-            match words.last() {
-                Some(last) if is_time(last) && line.len() > 50 => {
-                    format!("{} TIME\n", line[..line.len() - last.len()].trim_end())
-                }
-                _ => format!("{line}\n"),
-            }
-        })
-        .collect()
+    let mut told = String::new();
+    for line in text.lines() {
+        let point = line.trim_start().starts_with(|c: char| c.is_ascii_digit()) && line.contains("  ");
+        if let Some((before, _)) = line.rsplit_once(' ').filter(|_| point && !line.contains(':')) {
+            told.push_str(&format!("{before} TIME\n"));
+        } else if let Some((before, after)) = line.split_once("the loop's time: ") {
+            let bound = after.split_once(',').map_or("", |(_, bound)| bound);
+            told.push_str(&format!("{before}the loop's time: TIME,{bound}\n"));
+        } else {
+            told.push_str(&format!("{line}\n"));
+        }
+    }
+    told
 }
 
 #[test]
@@ -166,7 +166,7 @@ fn an_anomaly_comes_with_its_statistics() {
     near("deviation_usd", 0.004_714_045_207_910_317);
     near("bound_usd", 0.04 / 3.0 + 3.0 * 0.004_714_045_207_910_317);
     let text = env.git_loop(&["show", "fix", "4", "--why"]).expect_code(0).stdout;
-    assert!(text.contains("cost of this iteration: $0.03 is > 0.0274"), "{text}");
+    assert!(text.contains("cost of this iteration: $0.03 > 0.0274"), "{text}");
 }
 
 #[test]
@@ -200,15 +200,15 @@ fn two_tests_that_exclude_each_other_are_named_with_what_shows_it() {
     ];
     let env = prepare(&steps, &[]);
     let json = explained(&env, 17, "do-not-retry");
-    assert_eq!(json["contradiction"]["tests"], serde_json::json!(["a", "b"]));
+    assert_eq!(json["contradiction"]["tests"], json!(["a", "b"]));
     assert_eq!(
         json["contradiction"]["shown_by"],
-        serde_json::json!([
+        json!([
             { "iteration": 1, "fails": "b" }, { "iteration": 2, "fails": "a" },
             { "iteration": 3, "fails": "b" }, { "iteration": 4, "fails": "a" },
         ])
     );
-    assert_eq!(json["regressions"], serde_json::json!([{ "test": "a", "iterations": [2, 4] }]));
+    assert_eq!(json["regressions"], json!([{ "test": "a", "iterations": [2, 4] }]));
     let returned = json["returned"].as_array().unwrap();
     assert_eq!((&returned[0]["iteration"], &returned[0]["first"]), (&3.into(), &1.into()));
     assert_eq!((&returned[1]["iteration"], &returned[1]["first"]), (&4.into(), &2.into()));
@@ -232,9 +232,9 @@ fn sets_that_come_back_and_tests_that_regress_are_counted() {
     let env = prepare(&steps, &[]);
     let json = explained(&env, 17, "investigate");
     assert_eq!(json["halt_reason"], "same_test_regressed");
-    assert_eq!(json["regressions"], serde_json::json!([{ "test": "a", "iterations": [2, 3] }]));
+    assert_eq!(json["regressions"], json!([{ "test": "a", "iterations": [2, 3] }]));
     insta::assert_snapshot!(
-        env.git_loop(&["show", "fix", "3", "--why"]).expect_code(0).stdout, @"");
+        told(&env.git_loop(&["show", "fix", "3", "--why"]).expect_code(0).stdout), @"");
 }
 
 #[test]
@@ -244,7 +244,10 @@ fn a_check_that_disagrees_with_itself_is_mended_first() {
     env.write("check.sh", format!("case \"$PWD\" in *-2) echo 1 > src/b; echo 2 > src/b ;; esac\n{check}"));
     env.commit("A check that disagrees with itself");
     let json = explained(&env, 14, "fix-substrate");
-    assert_eq!((&json["decided_by"]["name"], &json["decided_at"]), (&"check_flaky".into(), &0.into()));
+    assert_eq!(
+        (&json["decided_by"]["name"], &json["decided_by"]["iteration"]),
+        (&"check_flaky".into(), &0.into())
+    );
     assert_eq!(json["trajectory"].as_array().unwrap().len(), 1);
 }
 
@@ -262,6 +265,8 @@ fn a_guard_that_was_violated_is_looked_into_and_renewed_by_the_approver() {
     assert_eq!(json["decided_by"]["name"], "verifier_drift");
     insta::assert_snapshot!(
         env.git_loop(&["show", "fix", "1", "--why"]).expect_code(0).stdout, @"");
+    let ann = env.key("ann");
+    env.git_loop(&["renew", "fix", "fix-2", "--key", ann.to_str().unwrap()]).expect_code(1);
     env.git_loop(&["renew", "fix", "fix-2"]).expect_code(0);
     env.git_loop(&["verify", "--all"]).expect_code(0);
 }
@@ -293,21 +298,21 @@ fn a_base_that_meets_the_target_and_a_promoted_loop_are_done() {
     let env = with_reviewer(HONEST);
     let json = explained(&env, 10, "review");
     assert_eq!(next(&json), ["diff fix", "review fix --approve"]);
-    let key = env.key("rev");
+    let key = env.key("ann");
     let key = key.to_str().unwrap();
     env.git_loop(&["review", "fix", "--approve", "--key", key]).expect_code(0);
     assert_eq!(next(&explain(&env, "fix", "review")), ["promote fix"]);
     env.git_loop(&["promote", "fix", "--key", key]).expect_code(0);
     let json = explain(&env, "fix", "done");
     let green = json["last_green_commit"].as_str().unwrap();
-    assert_eq!(json["next"], serde_json::json!([format!("git merge {green}")]));
+    assert_eq!(json["next"], json!([format!("git merge {green}")]));
 }
 
 #[test]
 fn a_rejection_is_explained_by_the_reviewer() {
     let env = with_reviewer(HONEST);
     env.git_loop(&["run", "fix"]).expect_code(10);
-    let key = env.key("rev");
+    let key = env.key("ann");
     env.git_loop(&["review", "fix", "--reject", "--comment", "not so", "--key", key.to_str().unwrap()])
         .expect_code(16);
     let json = explain(&env, "fix", "investigate");
@@ -321,13 +326,10 @@ fn unread_changes_are_read_before_there_are_more() {
     assert_eq!(next(&json), ["diff fix", "renew fix fix-2"]);
 }
 
-/// The ready-made loop with somebody who can review and promote.
+/// The ready-made loop.
 fn with_reviewer(worker: &str) -> TestEnv {
     let env = TestEnv::new();
     numbers(&env, worker, "");
-    env.make_key("rev");
-    let trust = std::fs::read_to_string(env.trust_file()).unwrap();
-    std::fs::write(env.trust_file(), format!("{trust}rev@example.org {}\n", env.public_key("rev"))).unwrap();
     env
 }
 
@@ -342,7 +344,7 @@ fn the_hint_of_explain_renews_the_loop_and_it_goes_on_from_green() {
     assert_eq!(renewed["last_green_commit"], json["last_green_commit"]);
     let renewal = &renewed["renewal"];
     assert_eq!((&renewal["loop"], &renewal["tip"]), (&"fix".into(), &json["ledger_tip"]));
-    assert_eq!(renewal["changed"], serde_json::json!([{ "term": "limits.iterations", "from": 1, "to": 2 }]));
+    assert_eq!(renewal["changed"], json!([{ "term": "limits.iterations", "from": 1, "to": 2 }]));
     // The worker's iterations count anew: 1 does nothing new here, 2 is another file.
     env.git_loop(&["run", "fix-2"]).expect_code(12);
     let text = env.git_loop(&["verify", "fix-2"]).expect_code(0).stdout;
@@ -356,7 +358,7 @@ fn the_hint_of_explain_renews_the_loop_and_it_goes_on_from_green() {
     let third = env.git_loop(&["renew", "fix-2", "fix-3", "--json"]).expect_code(0).json();
     let base = env.git(&["rev-parse", "HEAD"]);
     assert_eq!(third["renewal"]["origin"], base.as_str());
-    assert_eq!(third["renewal"]["changed"], serde_json::json!([]));
+    assert_eq!(third["renewal"]["changed"], json!([]));
     env.git_loop(&["verify", "--all"]).expect_code(0);
     // What is reviewed is what all of them did together.
     let diff = env.git_loop(&["diff", "fix-3"]).expect_code(0).stdout;
@@ -369,14 +371,10 @@ fn a_renewal_is_refused_while_the_loop_runs_to_others_and_for_what_no_loop_may_h
     env.git_loop(&["start", "fix"]).expect_code(0);
     env.git_loop(&["renew", "fix", "fix-2"]).expect_code(1).expect_stderr("has not halted");
     env.git_loop(&["run", "fix"]).expect_code(12);
-    env.make_key("other");
-    let trust = std::fs::read_to_string(env.trust_file()).unwrap();
-    std::fs::write(env.trust_file(), format!("{trust}other@example.org {}\n", env.public_key("other")))
-        .unwrap();
-    let other = env.key("other");
+    let other = env.key("ann");
     env.git_loop(&["renew", "fix", "fix-2", "--key", other.to_str().unwrap()])
         .expect_code(1)
-        .expect_stderr("other@example.org is not an approver of loop `fix`");
+        .expect_stderr("ann@example.org is not an approver of loop `fix`");
     // Nor with a file in which they approve.
     env.git_loop(&["renew", "fix", "fix-2", "-f", "loop.toml", "--key", other.to_str().unwrap()])
         .expect_code(1);
@@ -430,14 +428,17 @@ fn a_green_that_meets_the_target_is_checked_once_more_and_reviewed_by_another() 
     assert_eq!(json["halt_reason"], "success_condition_met");
     assert_eq!(json["proof"].as_array().unwrap().len(), 1);
     let json = explain(&env, "fix-2", "review");
-    assert_eq!((&json["decided_by"]["name"], &json["decided_at"]), (&"target_met".into(), &0.into()));
+    assert_eq!(
+        (&json["decided_by"]["name"], &json["decided_by"]["iteration"]),
+        (&"target_met".into(), &0.into())
+    );
     let diff = env.git_loop(&["diff", "fix-2"]).expect_code(0).stdout;
     for file in ["src/a", "src/b", "src/c"] {
         assert!(diff.contains(file), "{diff}");
     }
     // Who ran the first cannot review the second.
     env.git_loop(&["review", "fix-2", "--approve"]).expect_code(1);
-    let key = env.key("rev");
+    let key = env.key("ann");
     let key = key.to_str().unwrap();
     env.git_loop(&["review", "fix-2", "--approve", "--key", key]).expect_code(0);
     env.git_loop(&["promote", "fix-2", "--key", key]).expect_code(0);
@@ -448,14 +449,14 @@ fn a_green_that_meets_the_target_is_checked_once_more_and_reviewed_by_another() 
 #[test]
 fn whoever_ran_the_parent_cannot_review_the_renewal() {
     let env = with_reviewer(&format!("{}; echo 1 > src/a; echo 2 > src/b; echo 3 > src/c", cost("1.5")));
-    let principal = env.git(&["config", "user.email"]);
+    let principal = RUNNER;
     let roles = format!(
-        "\n[roles]\napprover = [\"{principal}\", \"rev@example.org\"]\nrunner = [\"{principal}\", \"rev@example.org\"]\n\
-         reviewer = [\"{principal}\", \"rev@example.org\"]\n"
+        "\n[roles]\napprover = [\"{principal}\", \"ann@example.org\"]\nrunner = [\"{principal}\", \"ann@example.org\"]\n\
+         reviewer = [\"{principal}\", \"ann@example.org\"]\n"
     );
     edit(&env, &[PAID, ("no_progress = 3\n", &format!("no_progress = 3\n{roles}"))]);
     env.git_loop(&["run", "fix"]).expect_code(18);
-    let key = env.key("rev");
+    let key = env.key("ann");
     let key = key.to_str().unwrap();
     env.git_loop(&["renew", "fix", "fix-2", "--key", key]).expect_code(0);
     env.git_loop(&["run", "fix-2", "--key", key]).expect_code(10);
@@ -474,10 +475,107 @@ fn without_the_parent_verify_says_what_it_cannot_check() {
     let clone = env.root().join("clone");
     env.git(&["init", "-q", clone.to_str().unwrap()]);
     let url = format!("file://{}", env.repo().display());
+    env.git_in(&clone, &["config", "loop.allowedSigners", env.trust_file().to_str().unwrap()]);
     env.git_in(&clone, &["fetch", "-q", &url, "refs/loops/fix-2/ledger:refs/loops/fix-2/ledger"]);
     let seen = env.git_loop_in(&clone, &["verify", "fix-2"]).expect_code(0);
     assert!(seen.stderr.contains("it renews loop `fix`, whose ledger is not here"), "{}", seen.stderr);
     env.git_in(&clone, &["fetch", "-q", &url, "refs/loops/*:refs/loops/*"]);
     let seen = env.git_loop_in(&clone, &["verify", "--all"]).expect_code(0);
     assert!(!seen.stderr.contains("not here"), "{}", seen.stderr);
+}
+
+/// What a contract says of its parent is compared with the parent's ledger, whoever signed it.
+#[test]
+fn a_renewal_that_lies_about_its_parent_does_not_verify() {
+    if !tool("ssh-keygen") {
+        return;
+    }
+    let env = prepare(&["echo 1 > src/a"], &[("iterations = 10", "iterations = 1")]);
+    env.git_loop(&["run", "fix"]).expect_code(12);
+    env.git_loop(&["renew", "fix", "fix-2", "--limit", "iterations=2"]).expect_code(0);
+    let honest = Forge::read(&env, "refs/loops/fix-2/ledger");
+    let verify = |forged: &Forge| {
+        env.git(&["update-ref", "refs/loops/fix-2/ledger", &forged.commit(&env)]);
+        env.git_loop(&["verify", "fix-2"])
+    };
+    assert_eq!(verify(&honest).code, 0);
+    let old = env.git(&["rev-parse", "HEAD"]);
+    let old_tree = env.git(&["rev-parse", "HEAD^{tree}"]);
+    let list = env.git(&["rev-list", "--first-parent", "--reverse", "refs/loops/fix/ledger"]);
+    let records: Vec<&str> = list.lines().collect();
+    let approver = json!([{ "term": "limits.iterations", "from": 1, "to": 2 },
+        { "term": "roles.approver", "from": [RUNNER], "to": [REVIEWER] }]);
+    let ann = ssh_key::PublicKey::from_openssh(&env.public_key("ann")).unwrap();
+    let ann = ann.fingerprint(ssh_key::HashAlg::Sha256).to_string();
+    for (what, forged, needle) in [
+        (
+            "another base than green",
+            honest
+                .clone()
+                .contract("/base", json!({ "commit": old, "tree": old_tree }))
+                .state("/last_green_commit", json!(old)),
+            "renewal: `base` is",
+        ),
+        (
+            "a change that is not told",
+            honest.clone().contract("/renewal/changed", json!([])),
+            "renewal: `renewal` is",
+        ),
+        (
+            "a change that is told otherwise",
+            honest.clone().contract("/renewal/changed/0/from", json!(9)),
+            "renewal: `renewal` is",
+        ),
+        (
+            "nobody ran the parent",
+            honest.clone().contract("/renewal/submitters", json!([])).state("/submitters", json!([])),
+            "renewal: `renewal` is",
+        ),
+        (
+            "another origin",
+            honest.clone().contract("/renewal/origin", json!(records[0])),
+            "renewal: `renewal` is",
+        ),
+        (
+            "a record before the halt",
+            honest.clone().contract("/renewal/tip", json!(records[records.len() - 2])),
+            "has not halted",
+        ),
+        ("no contract record", honest.clone().contract("/parent", json!(records[1])), "renewal: `parent` is"),
+        (
+            "another loop",
+            honest.clone().contract("/renewal/loop", json!("fox")),
+            "renewal: `renewal.loop` is",
+        ),
+        ("no parent", honest.clone().contract("/parent", Value::Null), "do not fit each other"),
+        (
+            "an approver of its own",
+            honest
+                .clone()
+                .contract("/roles/approver", json!([REVIEWER]))
+                .contract("/renewal/changed", approver)
+                .record("/actor/principal", json!(REVIEWER))
+                .record("/actor/key", json!(ann))
+                .with(|forge| forge.key = Some("ann".to_owned())),
+            "ann@example.org is not an approver of loop `fix`",
+        ),
+    ] {
+        let output = verify(&forged);
+        assert_eq!(output.code, 20, "{what}: {output:?}");
+        assert!(output.stdout.contains(needle), "{what}: {needle:?} not in {}", output.stdout);
+    }
+    // A parent whose ledger does not hold takes the renewal with it.
+    verify(&honest).expect_code(0);
+    let halt = Forge::read(&env, records[records.len() - 1]).record("/body/message", json!("another"));
+    let forged = halt.commit(&env);
+    let forged = honest.clone().contract("/renewal/tip", json!(forged));
+    verify(&forged).expect_code(0);
+    let iteration =
+        Forge::read(&env, records[records.len() - 2]).record("/body/receipt/environment_id", json!("x"));
+    let iteration = iteration.commit(&env);
+    let mut halt = Forge::read(&env, records[records.len() - 1]).record("/prev", json!(iteration));
+    halt.parents = vec![iteration];
+    let forged = honest.contract("/renewal/tip", json!(halt.commit(&env)));
+    let output = verify(&forged).expect_code(20);
+    assert!(output.stdout.contains("of loop `fix`"), "{}", output.stdout);
 }

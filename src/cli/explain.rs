@@ -46,7 +46,6 @@ pub fn run(context: &Context, args: &ExplainArgs) -> Result<Reply> {
         .field("because", json!(explained.because))
         .field("trend", json!(explained.trend))
         .field("decided_by", json!(explained.decided_by))
-        .field("decided_at", json!(explained.decided_at))
         .field("said", json!(explained.said))
         .field("trajectory", json!(explained.trajectory))
         .field("regressions", json!(explained.regressions))

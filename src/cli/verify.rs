@@ -1,3 +1,4 @@
+use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
@@ -130,12 +131,14 @@ fn ancestors(repo: &Repo, chain: &Chain, trust: &TrustRoot, held: &mut Held) -> 
             // That it is missing was said when the child was verified.
             break;
         }
-        if !held.contains_key(&tip) {
-            let id: LoopId = loop_id.parse()?;
-            let parent = verify_ledger(repo, &id, tip.0, trust, At::now(), |_| {})?;
-            held.insert(tip, parent.contract.renewal.clone());
-        }
-        renewal = held.get(&tip).cloned().flatten();
+        renewal = match held.entry(tip) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(unknown) => {
+                let id: LoopId = loop_id.parse()?;
+                let parent = verify_ledger(repo, &id, tip.0, trust, At::now(), |_| {})?;
+                unknown.insert(parent.contract.renewal.clone()).clone()
+            }
+        };
         line.push(loop_id);
     }
     Ok(line)

@@ -205,7 +205,7 @@ impl Ending<'_> {
             facts.given("one test", a);
             facts.given("the other test", b);
         }
-        facts.is("two tests fail by turns: a b a b", pair.is_some(), true)
+        facts.is("two tests fail by turns (a b a b)", pair.is_some(), true)
     }
 
     fn oscillates(&self, facts: &mut Facts) -> bool {

@@ -107,6 +107,18 @@ pub struct CostStatistics {
     pub last_usd: MicroUsd,
 }
 
+/// The row or the limit that ended a run, with what it compared.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct DecidedBy {
+    /// At or after which iteration that was; 0 is the baseline.
+    pub iteration: u32,
+    /// Whether it was asked before the next start, and not at the end of the iteration.
+    pub before_next_start: bool,
+    /// The row or the limit.
+    #[serde(flatten)]
+    pub asked: Consideration,
+}
+
 /// What a person said when they ended it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Said {
@@ -125,10 +137,8 @@ pub struct Explanation {
     pub because: String,
     /// Where it was going.
     pub trend: Trend,
-    /// The row or the limit that ended it, with what it compared; null if a person did, or nothing has.
-    pub decided_by: Option<Consideration>,
-    /// After which iteration that was.
-    pub decided_at: Option<u32>,
+    /// What ended it; null if a person did, or nothing has.
+    pub decided_by: Option<DecidedBy>,
     /// What a person said who ended it.
     pub said: Option<Said>,
     /// The baseline and every iteration.
@@ -267,7 +277,7 @@ impl Reader {
             Trend::of(met, counters.accepted, tried, counters.no_progress, contract.limits.no_progress);
         let cost_unknown = counters.unknown_costs > 0 && contract.limits.unknown_cost == UnknownCost::Stop;
         let rule = state.halt_reason.map(|halt_reason| {
-            verdict(&Situation {
+            verdict(Situation {
                 halt_reason,
                 promoted: state.status == Status::Succeeded,
                 trend,
@@ -280,10 +290,13 @@ impl Reader {
             state.halt_reason,
             None | Some(HaltReason::OperatorStopped | HaltReason::ReviewerRejected)
         );
-        let (decided_at, decided_by) = match reasons.as_ref().filter(|_| !by_a_person) {
-            Some(reasons) => (Some(reasons.iteration), reasons.last_word().cloned()),
-            None => (None, None),
-        };
+        let decided_by = reasons.filter(|_| !by_a_person).and_then(|reasons| {
+            Some(DecidedBy {
+                iteration: reasons.iteration,
+                before_next_start: !reasons.before_start.is_empty(),
+                asked: reasons.last_word()?.clone(),
+            })
+        });
         let costs = costs(contract, state, watch.before_last(), last_usd);
         let situated = Situated { contract, state, trend, verdict: rule.map(|rule| rule.verdict), new_id };
         Explanation {
@@ -291,7 +304,6 @@ impl Reader {
             because: rule.map_or_else(|| stands(state), |rule| rule.why.to_owned()),
             trend,
             decided_by,
-            decided_at,
             said,
             trajectory,
             regressions,

@@ -61,7 +61,11 @@ pub fn next_commands(situated: &Situated<'_>) -> Vec<String> {
             _ => vec![why, other_terms],
         },
         Verdict::DoNotRetry => vec![why],
-        Verdict::FixSubstrate | Verdict::FixConfig => vec![format!("git loop show {id} {last}"), other_terms],
+        // The check is frozen with the base, so a mended one is a commit on top of green, and no renewal starts there.
+        Verdict::FixSubstrate => {
+            vec![format!("git loop show {id} {last}"), format!("git loop start {new_id} -f loop.toml")]
+        }
+        Verdict::FixConfig => vec![format!("git loop show {id} {last}"), other_terms],
     }
 }
 
@@ -122,6 +126,7 @@ pub fn suggest_id(id: &str, taken: impl Fn(&LoopId) -> bool) -> String {
 mod tests {
     use super::*;
     use crate::decide::testing::{contract, state};
+    use HaltReason as H;
 
     #[test]
     fn an_id_counts_on() {
@@ -154,7 +159,6 @@ mod tests {
             };
             next_commands(&situated).swap_remove(0)
         };
-        use HaltReason as H;
         let nothing = |_: &mut Contract, _: &mut State| ();
         for (halt_reason, change, expected) in [
             (

@@ -134,7 +134,7 @@ pub enum When {
 }
 
 impl When {
-    fn holds(self, situation: &Situation) -> bool {
+    fn holds(self, situation: Situation) -> bool {
         match self {
             Self::Promoted => situation.promoted,
             Self::CostUnknown => situation.cost_unknown,
@@ -360,7 +360,7 @@ pub const RULES: &[Rule] = {
 };
 
 /// The line of the table that applies.
-pub fn verdict(situation: &Situation) -> Rule {
+pub fn verdict(situation: Situation) -> Rule {
     let applies = |rule: &&Rule| rule.of.contains(&situation.halt_reason) && rule.when.holds(situation);
     *RULES
         .iter()
@@ -385,7 +385,7 @@ mod tests {
     fn told(halt_reason: HaltReason, trend: Trend) -> &'static str {
         let situation =
             Situation { halt_reason, promoted: false, trend, cost_unknown: false, unmeasured: false };
-        verdict(&situation).verdict.as_str()
+        verdict(situation).verdict.as_str()
     }
 
     #[test]
@@ -425,9 +425,9 @@ mod tests {
             cost_unknown: true,
             unmeasured: false,
         };
-        assert_eq!(verdict(&unknown).verdict, Verdict::FixConfig);
+        assert_eq!(verdict(unknown).verdict, Verdict::FixConfig);
         assert_eq!(
-            verdict(&Situation { halt_reason: HaltReason::DeadlineExceeded, ..unknown }).verdict,
+            verdict(Situation { halt_reason: HaltReason::DeadlineExceeded, ..unknown }).verdict,
             Verdict::RaiseTheLimit
         );
     }
@@ -469,10 +469,10 @@ mod tests {
             cost_unknown: false,
             unmeasured: false,
         };
-        assert_eq!(verdict(&met).verdict, Verdict::Done);
+        assert_eq!(verdict(met).verdict, Verdict::Done);
         let unmeasured =
             Situation { halt_reason: H::InfeasibleSuspected, promoted: false, unmeasured: true, ..met };
-        assert_eq!(verdict(&unmeasured).verdict, Verdict::FixConfig);
+        assert_eq!(verdict(unmeasured).verdict, Verdict::FixConfig);
     }
 
     #[test]

@@ -37,10 +37,13 @@ pub fn explanation(contract: &Contract, state: &State, explained: &Explanation, 
         line(&mut text, "said", &format!("{}: {words}", one_line(&said.by, 80)));
     }
     line(&mut text, "trend", trend(contract, state, explained.trend).as_str());
-    if let (Some(decided), Some(at)) = (&explained.decided_by, explained.decided_at) {
-        let place = if at == 0 { "at the baseline".to_owned() } else { format!("at iteration {at}") };
-        line(&mut text, "decided by", &format!("{} {place}", decided.name));
-        for fact in why::full(decided) {
+    if let Some(decided) = &explained.decided_by {
+        let place = match (decided.iteration, decided.before_next_start) {
+            (number, true) => format!("before the start after {}", place(number)),
+            (number, false) => format!("at {}", place(number)),
+        };
+        line(&mut text, "decided by", &format!("{} {place}", decided.asked.name));
+        for fact in why::full(&decided.asked) {
             line(&mut text, "", &fact);
         }
     }
@@ -74,7 +77,7 @@ fn trend(contract: &Contract, state: &State, trend: Trend) -> String {
     let told = trend.told();
     match trend {
         Trend::Improving | Trend::Stalled | Trend::NeverImproved => format!(
-            "{told}: {} accepted, the last {} not (limits.no_progress is {})",
+            "{told}: {} accepted, {} of {} in a row not accepted at the end",
             state.counters.accepted, state.counters.no_progress, limits.no_progress
         ),
         Trend::Met | Trend::Untried => told.to_owned(),
@@ -124,6 +127,9 @@ fn place(iteration: u32) -> String {
     if iteration == 0 { "the baseline".to_owned() } else { format!("iteration {iteration}") }
 }
 
+/// The columns of the table: words stand to the left, numbers to the right.
+const LEFT: [bool; 8] = [false, true, true, false, false, false, false, true];
+
 /// A table with a line for each iteration.
 fn trajectory(text: &mut String, contract: &Contract, explained: &Explanation) {
     if explained.trajectory.is_empty() {
@@ -144,8 +150,6 @@ fn trajectory(text: &mut String, contract: &Contract, explained: &Explanation) {
             span(point.elapsed_seconds),
         ]);
     }
-    // Words stand to the left, numbers to the right.
-    const LEFT: [bool; 8] = [false, true, true, false, false, false, false, false];
     let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
     let widths: [usize; 8] = std::array::from_fn(width);
     text.push('\n');

@@ -56,14 +56,15 @@ pub fn full(one: &Consideration) -> Vec<String> {
     lines
 }
 
-/// One comparison: what, value, relation, bound.
+/// One comparison: what it is, its value, and how that stands to the bound.
 pub fn comparison(one: &Comparison) -> String {
     let Comparison { what, value: found, relation, bound, holds } = one;
-    if let (Value::Flag(found), Value::Flag(_)) = (found, bound) {
-        return format!("{what}: {}", if *found { "yes" } else { "no" });
+    match (found, bound) {
+        (Value::Flag(found), Value::Flag(_)) => format!("{what}: {}", if *found { "yes" } else { "no" }),
+        (_, Value::None) => format!("{what}: {}, compared with nothing", value(found)),
+        _ if *holds => format!("{what}: {} {relation} {}", value(found), value(bound)),
+        _ => format!("{what}: {}, not {relation} {}", value(found), value(bound)),
     }
-    let not = if *holds { "" } else { "not " };
-    format!("{what}: {} is {not}{relation} {}", value(found), value(bound))
 }
 
 fn value(value: &Value) -> String {
