@@ -8,6 +8,7 @@ mod decisions;
 mod docs;
 
 mod demo;
+mod findings;
 mod formats;
 mod gate;
 mod init;

@@ -13,6 +13,7 @@ use crate::host::HostEnv;
 mod common;
 mod demo;
 mod diff;
+mod finding;
 mod gate;
 mod hook;
 mod hooks;
@@ -80,6 +81,7 @@ enum Command {
     Stop(stop::StopArgs),
     Review(review::ReviewArgs),
     Promote(promote::PromoteArgs),
+    Finding(finding::FindingArgs),
     Verify(verify::VerifyArgs),
     Gate(gate::GateArgs),
     Hooks(hooks::HooksArgs),
@@ -128,7 +130,6 @@ const PLANNED: &[&str] = &[
     "record",
     "context",
     "invocation",
-    "finding",
     "release",
     "land",
     "verdict",
@@ -211,6 +212,7 @@ fn dispatch(context: &Context, command: Command) -> Result<Reply, Error> {
         Command::Stop(args) => stop::run(context, &args),
         Command::Review(args) => review::run(context, &args),
         Command::Promote(args) => promote::run(context, &args),
+        Command::Finding(args) => finding::run(context, &args),
         Command::Verify(args) => verify::run(context, &args),
         Command::Gate(args) => gate::run(context, &args),
         Command::Hooks(args) => hooks::run(context, &args),

@@ -11,6 +11,8 @@ use crate::money::MicroUsd;
 /// What ends a run, in the order in which they are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Limit {
+    /// A finding that blocks is open; before a start only.
+    BlockedFinding,
     /// The time is up.
     Deadline,
     /// The worker failed and the contract says to halt then; its stop keeps the name of the row.
@@ -39,6 +41,7 @@ impl Limit {
     /// The stable name.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::BlockedFinding => "blocked_finding",
             Self::Deadline => "deadline",
             Self::WorkerFailed => "worker_failed",
             Self::Cost => "cost_limit",
@@ -165,6 +168,10 @@ fn no_progress_reason(contract: &Contract, state: &State, evidence: &Evidence) -
 /// Whether the loop must stop instead of starting another worker. `elapsed_seconds` is the loop's time.
 pub fn before_start(contract: &Contract, state: &State, elapsed_seconds: u64) -> Option<Stop> {
     let limits = &contract.limits;
+    // Whatever the worker did, row 3 would throw it away.
+    if state.blocking_findings() > 0 {
+        return Some(Stop::new(Limit::BlockedFinding, HaltReason::HumanRequired));
+    }
     let spent = state.cumulative_usd.saturating_add(reservation(contract, state));
     if unknown_cost_stops(contract, state.counters.unknown_costs)
         || spent > limits.cost_usd

@@ -282,7 +282,7 @@ fn guard_row(contract: &Contract, state: &State, evidence: &Evidence) -> Option<
     if evidence.blocked_paths > 0 {
         return Some((Row::BlockedPathModified, violation(contract)));
     }
-    if state.counters.blocking_findings.is_some_and(|open| open > 0) {
+    if state.blocking_findings() > 0 {
         return Some((Row::BlockedFinding, Outcome::Blocked));
     }
     if evidence.worker_failed && contract.worker.on_failure != OnFailure::Check {

@@ -241,6 +241,7 @@ impl<'a> Session<'a> {
         match self.tip.state.halt_reason {
             Some(HaltReason::OperatorStopped) => options.resume,
             Some(HaltReason::WorkspaceInvalid) => true,
+            Some(HaltReason::HumanRequired) => self.tip.state.blocking_findings() == 0,
             _ => false,
         }
     }

@@ -1,10 +1,10 @@
 //! The fold: state before, one record, state after. Pure; also the law of which record may follow which.
 
 use super::receipt::{CheckReceipt, CostBasis, Receipt};
-use super::record::{Body, HaltedBy, Kind, Record, Status, Verdict};
+use super::record::{Body, FindingAction, HaltedBy, Kind, Record, Status, Verdict};
 use super::state::{
-    Approval, BaselineState, Comprehension, Counters, DueHalt, MODE, MetricIntegrity, OpenCheckpoint, Phase,
-    Regressions, STATE_SCHEMA, SameFailures, Signer, State,
+    Approval, BaselineState, Comprehension, Counters, DueHalt, MODE, MetricIntegrity, OpenCheckpoint,
+    OpenFinding, Phase, Regressions, STATE_SCHEMA, SameFailures, Signer, State,
 };
 use crate::contract::{Class, Contract};
 use crate::decide::{Costs, FailingSets, Outcome, before_start};
@@ -80,7 +80,6 @@ pub fn begin(contract: &Contract) -> State {
             costs: Costs::default(),
             best_noise: None,
             green_tests: None,
-            blocking_findings: None,
             holdout_red: None,
             local_defenses: None,
         },
@@ -89,6 +88,7 @@ pub fn begin(contract: &Contract) -> State {
         halt: None,
         submitters: Vec::new(),
         approvals: Vec::new(),
+        findings: Vec::new(),
     }
 }
 
@@ -104,6 +104,11 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
         && open.record.is_none()
     {
         open.record = record.prev;
+    }
+    if let Some(last) = state.findings.last_mut()
+        && last.record.is_none()
+    {
+        last.record = record.prev;
     }
     if let Some(due) = &state.due_halt
         && kind != Kind::Halt
@@ -241,9 +246,11 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
             }
             expect(kind, "halt", &Some(body.halt), &state.halt)?;
             match state.halt_reason {
-                Some(
-                    HaltReason::OperatorStopped | HaltReason::HumanRequired | HaltReason::WorkspaceInvalid,
-                ) => {}
+                Some(HaltReason::OperatorStopped | HaltReason::WorkspaceInvalid) => {}
+                Some(HaltReason::HumanRequired) if state.blocking_findings() == 0 => {}
+                Some(HaltReason::HumanRequired) => {
+                    return Err(out_of_place(kind, "a finding that blocks is open".to_owned()));
+                }
                 other => {
                     let other = other.map_or("a halt without a reason", HaltReason::as_str);
                     return Err(out_of_place(kind, format!("`{other}` cannot be resumed")));
@@ -291,10 +298,36 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
             expect(kind, "halt", &Some(body.halt), &state.halt)?;
             expect(kind, "candidate", &body.candidate, &state.last_green_commit)?;
             expect(kind, "tip", &Some(body.tip), &record.prev)?;
+            if state.blocking_findings() > 0 {
+                return Err(out_of_place(kind, "a finding that blocks is open".to_owned()));
+            }
             if state.approvals.is_empty() {
                 return Err(out_of_place(kind, "no independent review approves it".to_owned()));
             }
             state.status = Status::Succeeded;
+        }
+        Body::Finding(body) => {
+            if state.status == Status::Succeeded {
+                return Err(out_of_place(kind, "the loop is promoted".to_owned()));
+            }
+            match body.action {
+                FindingAction::Add => {
+                    expect(kind, "finding", &body.finding, &None)?;
+                    state.findings.push(OpenFinding {
+                        record: None,
+                        severity: body.severity,
+                        principal: record.actor.principal.clone(),
+                    });
+                }
+                FindingAction::Resolve => {
+                    let open = state.findings.iter().position(|open| open.record == body.finding);
+                    let Some(open) = open.filter(|_| body.finding.is_some()) else {
+                        return Err(out_of_place(kind, "no such finding is open".to_owned()));
+                    };
+                    expect(kind, "severity", &body.severity, &state.findings[open].severity)?;
+                    state.findings.remove(open);
+                }
+            }
         }
     }
     Ok(state)
