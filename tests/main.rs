@@ -16,6 +16,7 @@ mod interrupt;
 mod isolation;
 mod keys;
 mod loops;
+mod orchestrate;
 mod places;
 mod review;
 mod verify;

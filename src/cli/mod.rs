@@ -10,6 +10,7 @@ use crate::exit::ExitCode;
 use crate::git::Repo;
 use crate::host::HostEnv;
 
+mod checkpoint;
 mod common;
 mod demo;
 mod diff;
@@ -21,6 +22,7 @@ mod init;
 mod list;
 mod log;
 mod promote;
+mod record;
 mod review;
 mod run;
 mod show;
@@ -28,6 +30,7 @@ mod start;
 mod status;
 mod stop;
 pub mod ui;
+mod verdict;
 mod verify;
 
 use ui::{ColorChoice, Reply, Ui};
@@ -82,6 +85,9 @@ enum Command {
     Review(review::ReviewArgs),
     Promote(promote::PromoteArgs),
     Finding(finding::FindingArgs),
+    Checkpoint(checkpoint::CheckpointArgs),
+    Record(record::RecordArgs),
+    Verdict(verdict::VerdictArgs),
     Verify(verify::VerifyArgs),
     Gate(gate::GateArgs),
     Hooks(hooks::HooksArgs),
@@ -126,13 +132,10 @@ pub fn main() -> std::process::ExitCode {
 const PLANNED: &[&str] = &[
     "renew",
     "rollback",
-    "checkpoint",
-    "record",
     "context",
     "invocation",
     "release",
     "land",
-    "verdict",
     "probe",
     "doctor",
     "replay",
@@ -213,6 +216,9 @@ fn dispatch(context: &Context, command: Command) -> Result<Reply, Error> {
         Command::Review(args) => review::run(context, &args),
         Command::Promote(args) => promote::run(context, &args),
         Command::Finding(args) => finding::run(context, &args),
+        Command::Checkpoint(args) => checkpoint::run(context, &args),
+        Command::Record(args) => record::run(context, &args),
+        Command::Verdict(args) => verdict::run(context, &args),
         Command::Verify(args) => verify::run(context, &args),
         Command::Gate(args) => gate::run(context, &args),
         Command::Hooks(args) => hooks::run(context, &args),

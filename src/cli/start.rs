@@ -103,6 +103,7 @@ fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
         interrupt: Interrupt::on_signals()?,
         say: &say,
         warn: &say,
+        keep_open: false,
     };
     let measured = session::rehearse(opening, contract)?;
     let mut text = String::new();
@@ -176,14 +177,18 @@ fn read_file(context: &Context, repo: &Repo, file: Option<&Path>) -> Result<Loop
 fn base_commit(repo: &Repo, base: Option<&str>) -> Result<gix::ObjectId> {
     match base {
         None => Ok(repo.require_commit()?),
-        Some(spec) => repo
-            .gix()
-            .rev_parse_single(spec)
-            .or_workspace(|| format!("--base {spec:?} names nothing in this repository"))
-            .and_then(|id| {
-                let object = id.object().or_workspace(|| format!("{spec} cannot be read"))?;
-                Ok(object.peel_to_commit().or_workspace(|| format!("--base {spec:?} is no commit"))?.id)
-            })
-            .map_err(|error| Error::usage(error.chain()).hint("name a commit, a branch or a tag")),
+        Some(spec) => named_commit(repo, "--base", spec),
     }
+}
+
+/// The commit that the value of an option names.
+pub fn named_commit(repo: &Repo, option: &str, spec: &str) -> Result<gix::ObjectId> {
+    repo.gix()
+        .rev_parse_single(spec)
+        .or_workspace(|| format!("{option} {spec:?} names nothing in this repository"))
+        .and_then(|id| {
+            let object = id.object().or_workspace(|| format!("{spec} cannot be read"))?;
+            Ok(object.peel_to_commit().or_workspace(|| format!("{option} {spec:?} is no commit"))?.id)
+        })
+        .map_err(|error| Error::usage(error.chain()).hint("name a commit, a branch or a tag"))
 }

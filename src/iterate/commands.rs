@@ -18,7 +18,7 @@ use crate::contract::{CommandLine, NetworkTerms, Preset};
 use crate::error::{Error, Result, ResultExt};
 use crate::host::HostEnv;
 use crate::ledger::append::EvidenceFile;
-use crate::ledger::observe::{Capture, Sample, blob_id, evidence_name, has_metric_source};
+use crate::ledger::observe::{Capture, Sample, blob_id, evidence_name, has_metric_source, has_verdict};
 use crate::ledger::receipt::{CostBasis, CostReceipt, NoReport, RunReceipt, WorkerReceipt};
 use crate::ledger::rederive::NOT_STARTED;
 use crate::oid::Oid;
@@ -86,6 +86,7 @@ impl Capture {
         };
         keep("report", self.report);
         keep("metric-source", self.metric_source);
+        keep("verdict", self.verdict);
         files
     }
 }
@@ -293,6 +294,8 @@ impl Session<'_> {
         };
         let mut env = environment::check_env(&request, SOURCE_DATE_EPOCH)?.vars;
         env.extend(self.cargo_target(&scratch)?);
+        let verdict_file = scratch.folder("io")?.join("verdict.json");
+        env.push(("GIT_LOOP_VERDICT".into(), verdict_file.clone().into()));
         env.extend(check.env.iter().map(|(name, value)| (name.into(), value.into())));
         let (timeout, is_deadline) = self.time_for(check.timeout_seconds);
         let argv = Self::argv(&check.command, &search_dirs(toolchain), linked.path(), "check")?;
@@ -331,7 +334,13 @@ impl Session<'_> {
             Err(error) => return Err(error.into()),
         };
         let receipt = run_receipt(&argv, &outcome, is_deadline);
-        let capture = self.capture(&outcome, linked.path(), report_path.as_deref(), planted);
+        let mut capture = self.capture(&outcome, linked.path(), report_path.as_deref(), planted);
+        if has_verdict(contract) {
+            let read = read_capped(&verdict_file, MAX_REPORT as u64 + 1);
+            let read =
+                read.filter(|bytes| bytes.len() <= MAX_REPORT && is_inside(scratch.path(), &verdict_file));
+            capture.verdict = read.map(|bytes| self.redact(bytes));
+        }
         if building_warm && outcome.ended == Ended::Itself {
             if let Some(report) = &report_path {
                 // The report of this run must not lie in the way of the next one's.
@@ -343,7 +352,9 @@ impl Session<'_> {
         let capture = match self.changed_frozen(linked.path()) {
             None => capture,
             // What judges was not what was frozen any more: a program under test had written to it.
-            Some(_) => Capture { report: None, no_report: Some(NoReport::FrozenChanged), ..capture },
+            Some(_) => {
+                Capture { report: None, verdict: None, no_report: Some(NoReport::FrozenChanged), ..capture }
+            }
         };
         let mut evidence = Vec::new();
         // Where the report is the output, it is kept whole already.
@@ -382,18 +393,18 @@ impl Session<'_> {
         let whole = outcome.stdout.whole.clone().map(|bytes| self.redact(bytes));
         let Some(path) = report_path else {
             let no_report = whole.is_none().then_some(NoReport::TooLarge);
-            return Capture { report: whole, metric_source: None, no_report };
+            return Capture { report: whole, no_report, ..Capture::default() };
         };
         let metric_source = if has_metric_source(&self.tip.contract) { whole } else { None };
         if planted {
-            return Capture { report: None, metric_source, no_report: Some(NoReport::Planted) };
+            return Capture { metric_source, no_report: Some(NoReport::Planted), ..Capture::default() };
         }
         match read_capped(path, MAX_REPORT as u64 + 1).filter(|_| is_inside(place, path)) {
             Some(bytes) if bytes.len() > MAX_REPORT => {
-                Capture { report: None, metric_source, no_report: Some(NoReport::TooLarge) }
+                Capture { metric_source, no_report: Some(NoReport::TooLarge), ..Capture::default() }
             }
-            Some(bytes) => Capture { report: Some(self.redact(bytes)), metric_source, no_report: None },
-            None => Capture { report: None, metric_source, no_report: Some(NoReport::NotWritten) },
+            Some(bytes) => Capture { report: Some(self.redact(bytes)), metric_source, ..Capture::default() },
+            None => Capture { metric_source, no_report: Some(NoReport::NotWritten), ..Capture::default() },
         }
     }
 
@@ -685,14 +696,14 @@ fn network(terms: NetworkTerms) -> Network {
     }
 }
 
-fn usage_name(usage: crate::contract::Usage) -> &'static str {
+pub(super) fn usage_name(usage: crate::contract::Usage) -> &'static str {
     match usage {
         crate::contract::Usage::Json => "json",
         _ => "none",
     }
 }
 
-fn cost_receipt(usage: usage::Usage) -> CostReceipt {
+pub(super) fn cost_receipt(usage: usage::Usage) -> CostReceipt {
     CostReceipt {
         prompt_tokens: usage.prompt_tokens,
         completion_tokens: usage.completion_tokens,

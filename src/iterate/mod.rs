@@ -9,6 +9,7 @@
 //! | `places`, `cleaner` | the folders of one environment, and their removal |
 //! | [`context`] | what a worker is given to read |
 //! | [`tamper`] | what a worker must leave alone besides files |
+//! | [`outside`] | iterations whose worker, or also whose check, runs elsewhere |
 //! | `recover` | what a dead runner left: closed, repaired, reclaimed |
 //! | [`interrupt`], `watch` | Ctrl-C, SIGTERM and an operator's stop |
 
@@ -18,6 +19,7 @@ mod commands;
 pub mod context;
 pub mod interrupt;
 mod iteration;
+pub mod outside;
 mod places;
 mod recover;
 pub mod session;

@@ -84,13 +84,15 @@ pub struct Opening<'a> {
     pub say: &'a dyn Fn(&str),
     /// Where a warning goes.
     pub warn: &'a dyn Fn(&str),
+    /// Whether an open iteration is somebody else's who will bring its candidate, rather than what a dead runner left.
+    pub keep_open: bool,
 }
 
 impl<'a> Session<'a> {
     /// Opens a loop for running: takes its lock, verifies its ledger (once: from here on nobody else runs it), chooses the
     /// sandbox and closes what a dead runner left open.
     pub fn open(opening: Opening<'a>) -> Result<Self> {
-        let Opening { repo, host, trust, author, id, interrupt, say, warn } = opening;
+        let Opening { repo, host, trust, author, id, interrupt, say, warn, keep_open } = opening;
         let lock = LoopLock::acquire(repo.common_dir(), &id, At::now().timestamp())?;
         let chain = verified_chain(repo, &id, trust)?;
         for warning in &chain.warnings {
@@ -119,7 +121,7 @@ impl<'a> Session<'a> {
             say,
             _lock: lock,
         };
-        this.recover()?;
+        this.recover(keep_open)?;
         Ok(this)
     }
 
@@ -130,6 +132,17 @@ impl<'a> Session<'a> {
 
     /// Runs until the loop halts, once if asked to, or until it is interrupted.
     pub fn run(mut self, options: SessionOptions) -> Result<RunEnd> {
+        if self.tip.contract.check.external && self.tip.state.phase != Phase::Halted {
+            return Err(Error::workspace(format!(
+                "the check of loop `{}` runs elsewhere; it cannot be run here",
+                self.id
+            ))
+            .hint(format!("ask for an iteration: git loop checkpoint {} --json", self.id))
+            .hint(format!(
+                "and bring what came of it: git loop record {} --candidate REV --verdict FILE",
+                self.id
+            )));
+        }
         if self.tip.state.phase == Phase::Halted {
             if !self.may_resume(options) {
                 return Ok(self.end());

@@ -119,6 +119,9 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
         Body::Contract(_) => return Err(out_of_place(kind, "a ledger has one contract".to_owned())),
         Body::Baseline(body) => {
             expect_phase(&state, kind, Phase::Created)?;
+            if contract.check.external {
+                return Err(out_of_place(kind, "the check of this loop runs elsewhere".to_owned()));
+            }
             if state.baseline.is_some() {
                 return Err(out_of_place(kind, "there is a baseline already".to_owned()));
             }
@@ -156,7 +159,7 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
         }
         Body::Checkpoint(body) => {
             expect_running(&state, kind)?;
-            if state.baseline.is_none() {
+            if state.baseline.is_none() && !contract.check.external {
                 return Err(out_of_place(kind, "there is no baseline yet".to_owned()));
             }
             if let Some(open) = &state.checkpoint {

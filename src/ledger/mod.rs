@@ -16,6 +16,7 @@ pub mod fold;
 pub mod load;
 pub mod message;
 pub mod observe;
+pub mod outside;
 pub mod receipt;
 pub mod record;
 pub mod rederive;
