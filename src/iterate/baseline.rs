@@ -27,9 +27,36 @@ impl Measured {
     /// Why no candidate could be measured against this base, or most likely at all: its check shows nothing, neither
     /// green nor red.
     pub fn no_verdict(&self, contract: &Contract) -> Option<&str> {
-        let check = &self.observed.receipt;
-        let problem = check.problem.as_deref()?;
-        (!is_red(contract, check)).then_some(problem)
+        let problem = self.observed.receipt.problem.as_deref()?;
+        (!self.is_red(contract)).then_some(problem)
+    }
+
+    /// Whether a check without a metric is a red one: it ended by itself, with another code than that of success, and
+    /// its report says that the code does not even build; or the exit code is the metric, as then any code but that of
+    /// success has none.
+    fn is_red(&self, contract: &Contract) -> bool {
+        let CheckReceipt { run, no_report, counts, .. } = &self.observed.receipt;
+        let own_end = run.ended == "itself"
+            && match (run.exit_code, run.signal) {
+                (Some(code), _) => {
+                    code != i32::from(contract.check.success_exit_code) && !NOT_STARTED.contains(&code)
+                }
+                // Whoever fixes a crash begins with one. The kernel's own (out of memory) tells nothing of the code.
+                (None, signal) => signal != Some(SIGKILL),
+            };
+        let by_exit = contract.metric.from == MetricFrom::Exit;
+        let shown = match contract.report_format() {
+            Format::None => by_exit,
+            format => {
+                let failed = counts.as_ref().is_some_and(|counts| counts.failed > 0);
+                let report = self.evidence.iter().find(|file| file.name == "report");
+                let unbuilt = report
+                    .and_then(|report| crate::check::parse(format, &report.content).err())
+                    .is_some_and(|problem| problem.is_of_the_code());
+                (unbuilt && run.signal.is_none()) || (by_exit && (failed || run.signal.is_some()))
+            }
+        };
+        own_end && no_report.is_none() && shown
     }
 
     /// The end of what the check printed: name of the evidence and text.
@@ -46,23 +73,6 @@ impl Measured {
 
 /// Exit codes of a shell that did not start what it was told to.
 const NOT_STARTED: [i32; 2] = [126, 127];
-
-/// Whether a check without a metric is a red one. There is only one way: where the exit code is the metric, any other than
-/// that of success has none. It must be the check's own, and its report, if there is to be one, must show the failures.
-fn is_red(contract: &Contract, check: &CheckReceipt) -> bool {
-    let run = &check.run;
-    let own_end = run.ended == "itself"
-        && match (run.exit_code, run.signal) {
-            (Some(code), _) => !NOT_STARTED.contains(&code),
-            // Whoever fixes a crash begins with one. The kernel's own (out of memory) tells nothing of the code.
-            (None, signal) => signal != Some(SIGKILL),
-        };
-    let shown = match contract.report_format() {
-        Format::None => true,
-        _ => check.counts.as_ref().is_some_and(|counts| counts.failed > 0) || run.signal.is_some(),
-    };
-    contract.metric.from == MetricFrom::Exit && own_end && check.no_report.is_none() && shown
-}
 
 /// The number of the signal that nothing survives, on every system.
 const SIGKILL: i32 = 9;
@@ -130,7 +140,7 @@ impl Session<'_> {
         error
             .hint(format!("mend what is missing on this machine, then go on: git loop run {}", self.id))
             .hint("or mend the check and start another loop; try it first: git loop start ID --dry-run")
-            .hint("a base that does not build is a red one only with metric.from = \"exit\" and format = \"none\"")
+            .hint("a base that does not build is red with format = \"libtest\", or where the exit code alone judges: metric.from = \"exit\", format = \"none\"")
     }
 
     /// Measures the base and records it. A base that meets the target already halts the loop. False if it was
