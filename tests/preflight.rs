@@ -140,7 +140,7 @@ fn whatever_lies_in_the_place_of_a_warm_folder_no_run_fails_for_ever() {
                 assert!(output.stderr.contains("warm folder web/cache is left out"), "{what}: {output:?}");
             }
             None => {
-                assert_eq!(env.git(&["ls-tree", "refs/loops/fix/head", "web/"]).lines().count(), 1, "{what}")
+                assert_eq!(env.git(&["ls-tree", "refs/loops/fix/head", "web/"]).lines().count(), 1, "{what}");
             }
         }
         assert_eq!(
@@ -151,11 +151,14 @@ fn whatever_lies_in_the_place_of_a_warm_folder_no_run_fails_for_ever() {
     }
 }
 
+/// An id, the end of the check, what is replaced in the terms, what the refusal says.
+type Case<'a> = (&'a str, &'a str, &'a [(&'a str, &'a str)], &'a str);
+
 #[test]
 fn a_check_that_shows_nothing_on_the_base_stops_the_run_before_the_worker() {
     let exit = ("from = \"failures\"", "from = \"exit\"");
     let none = ("format = \"lines\"", "format = \"none\"");
-    let cases: [(&str, &str, &[(&str, &str)], &str); 8] = [
+    let cases: [Case<'_>; 8] = [
         ("silent", "exit 1\n", &[], "no verdict"),
         ("cut", "echo 'fail a'\nexit 1\n", &[], "no verdict"),
         ("lying", "echo 'fail a'\necho 'done 1'\n", &[], "no verdict"),

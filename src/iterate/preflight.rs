@@ -24,28 +24,24 @@ impl Session<'_> {
         let contract = &self.tip.contract;
         let green = self.tip.state.last_green_commit;
         let toolchain = self.toolchain()?;
-        let place = &self.places.worktrees;
-        find_program(
-            self.repo,
-            contract,
-            Role::Worker,
-            green,
-            &dirs(toolchain, self.host, Role::Worker),
-            place,
-        )?;
-        find_program(
-            self.repo,
-            contract,
-            Role::Check,
-            green,
-            &dirs(toolchain, self.host, Role::Check),
-            place,
-        )?;
+        for role in [Role::Worker, Role::Check] {
+            let dirs = dirs(toolchain, self.host, role);
+            find_program(self.repo, contract, role, green, &dirs, &self.places.worktrees)?;
+        }
         for name in &contract.worker.env {
             if self.host.var(name).is_none() {
                 (self.say)(&format!("note: {name} is not set; the contract passes it to the worker"));
             }
         }
+        if self.tip.id.0.is_null() {
+            return Ok(()); // A rehearsal pays for nothing and records nothing.
+        }
+        // What a worker has cost is noted here as soon as it has ended.
+        let probe = self.places.private.join("probe");
+        fs::write(&probe, b"")
+            .and_then(|()| fs::remove_file(&probe))
+            .or_workspace(|| format!("{} cannot be written to", self.places.private.display()))
+            .map_err(|error| error.hint("check the free space and who may write there"))?;
         self.can_record()
     }
 
@@ -66,12 +62,7 @@ impl Session<'_> {
                     ))
             })?;
         }
-        // What a worker has cost is noted here as soon as it has ended.
-        let probe = self.places.private.join("probe");
-        fs::write(&probe, b"")
-            .and_then(|()| fs::remove_file(&probe))
-            .or_workspace(|| format!("{} cannot be written to", self.places.private.display()))
-            .map_err(|error| error.hint("check the free space and who may write there"))
+        Ok(())
     }
 }
 

@@ -115,10 +115,10 @@ pub fn of_tree(
                 // What lies in a folder is what the patterns are asked about.
                 let inside = if *is_dir { join(path.as_ref(), "x") } else { path.clone() };
                 let allowed = mutable.matches(inside.as_ref()) && !check.matches(inside.as_ref());
-                let ignored = ignores.excludes(path.as_ref(), *is_dir)
+                let left_out = ignores.excludes(path.as_ref(), *is_dir)
                     || path.find_iter(b"/").any(|at| ignores.excludes(path[..at].as_bstr(), true));
                 let is_warm = warm.iter().any(|folder| path == folder.trim_end_matches('/'));
-                if !has(path.as_ref()) && !is_other_lock && !allowed && !ignored && !is_warm {
+                if !has(path.as_ref()) && !is_other_lock && !allowed && !left_out && !is_warm {
                     found.push(path);
                 }
             }

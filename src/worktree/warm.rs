@@ -84,11 +84,11 @@ impl WarmLayers {
             let fail_to = WorktreeError::io_below("make the folder", place, folder.as_ref());
             let from = from_root.open_path(folder.as_ref()).map_err(fail_from)?;
             let mode = from.stat(b".".as_bstr()).map_err(fail_from)?.mode & 0o7777;
-            let made = make_path(&to_root, parent).and_then(|above| {
+            let opened = make_path(&to_root, parent).and_then(|above| {
                 above.make_dir(name, mode | 0o700)?;
                 above.open_dir(name)
             });
-            let to = match made {
+            let to = match opened {
                 Ok(to) => to,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists || sys::is_other_kind(&error) => {
                     done.left_out.push(folder.clone());
