@@ -15,5 +15,6 @@ mod isolation;
 mod keys;
 mod loops;
 mod places;
+mod preflight;
 mod review;
 mod verify;
