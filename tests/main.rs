@@ -18,5 +18,6 @@ mod keys;
 mod loops;
 mod orchestrate;
 mod places;
+mod preflight;
 mod review;
 mod verify;

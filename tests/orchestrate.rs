@@ -242,7 +242,17 @@ fn a_check_that_ran_elsewhere_brings_signed_verdicts() {
     // Stock OpenSSH says the same of the last verdict.
     let mut keygen = env.command("ssh-keygen", env.repo());
     let trust = env.trust_file();
-    keygen.args(["-Y", "verify", "-n", "git-loop-verdict", "-I", "lead@example.org", "-s", &format!("{file}.sig"), "-f"]);
+    keygen.args([
+        "-Y",
+        "verify",
+        "-n",
+        "git-loop-verdict",
+        "-I",
+        "lead@example.org",
+        "-s",
+        &format!("{file}.sig"),
+        "-f",
+    ]);
     let output = keygen.arg(trust).stdin(std::fs::File::open(&file).unwrap()).output().unwrap();
     assert!(output.status.success(), "{output:?}");
 }

@@ -171,6 +171,15 @@ pub enum ReportProblem {
 }
 
 impl ReportProblem {
+    const NOT_BUILT: &str = "the build failed";
+    const NOT_LOADED: &str = "stands for tests that could not be loaded";
+
+    /// Whether the report itself says that the code did not get as far as its tests: it does not compile, or a module of
+    /// tests cannot be loaded. There is no verdict on the tests then, but nothing is wrong with the check.
+    pub fn is_of_the_code(&self) -> bool {
+        matches!(self, Self::Incomplete { why, .. } if why == Self::NOT_BUILT || why.ends_with(Self::NOT_LOADED))
+    }
+
     fn incomplete(line: u64, why: impl Into<String>) -> Self {
         Self::Incomplete { why: why.into(), line }
     }

@@ -3,7 +3,9 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | [`start`] | freezing and signing a contract |
+//! | [`advice`] | what to know before a loop runs |
 //! | [`session`] | one run of one loop on this machine: what is open while it lasts |
+//! | `preflight` | what must hold before a worker is paid |
 //! | `baseline`, `iteration` | the check on the base; one iteration from checkpoint to record |
 //! | `commands` | the worker and the check as processes, and what they left |
 //! | `places`, `cleaner` | the folders of one environment, and their removal |
@@ -13,6 +15,7 @@
 //! | `recover` | what a dead runner left: closed, repaired, reclaimed |
 //! | [`interrupt`], `watch` | Ctrl-C, SIGTERM and an operator's stop |
 
+pub mod advice;
 mod baseline;
 mod cleaner;
 mod commands;
@@ -21,6 +24,7 @@ pub mod interrupt;
 mod iteration;
 pub mod outside;
 mod places;
+mod preflight;
 mod recover;
 pub mod session;
 pub mod start;

@@ -150,6 +150,7 @@ impl Session<'_> {
             return Ok(false);
         }
         let external = self.tip.contract.check.external;
+        self.can_record()?;
         if !external && self.tip.state.baseline.is_none() && !self.baseline()? {
             return Err(self.interrupt.error("the baseline"));
         }

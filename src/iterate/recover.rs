@@ -39,8 +39,7 @@ impl Session<'_> {
         draft.abandoned = Some("the runner ended before it was recorded".to_owned());
         draft.facts.abandoned = true;
         let head = self.id.refs().head();
-        let found =
-            self.repo.read_ref(head.as_ref()).or_workspace(|| format!("{head} cannot be read"))?.map(Oid);
+        let found = self.repo.read_ref(head.as_ref())?.map(Oid);
         if let Some(found) = found
             && let Some(tree) = self.is_candidate_of(found, &draft)
         {
@@ -84,7 +83,7 @@ impl Session<'_> {
     /// Puts `head` where the ledger says: at green, as no iteration is under way.
     pub(super) fn repair_head(&self) -> Result<()> {
         let head = self.id.refs().head();
-        let found = self.repo.read_ref(head.as_ref()).or_workspace(|| format!("{head} cannot be read"))?;
+        let found = self.repo.read_ref(head.as_ref())?;
         let green = self.tip.state.last_green_commit;
         if found == Some(green.0) {
             return Ok(());

@@ -27,6 +27,7 @@ use super::commands::Tools;
 use super::context;
 use super::interrupt::Interrupt;
 use super::places::Places;
+use super::start::open_history_is_closed;
 use super::watch::{Expected, Watcher};
 
 /// What a run is asked to do.
@@ -169,6 +170,7 @@ impl<'a> Session<'a> {
                 }
                 continue;
             }
+            self.can_record()?;
             if let Err(error) = self.iteration()
                 && !self.refresh()?
             {
@@ -265,22 +267,6 @@ impl<'a> Session<'a> {
         (self.say)(&format!("{}: resumed", self.id));
         Ok(())
     }
-
-    /// What must hold before any worker money is spent, besides the test signature that was made already.
-    fn preflight(&self) -> Result<()> {
-        // A receipt goes into the notes; better to say now that they are in the middle of a merge than after a worker ran.
-        self.repo.check_no_notes_merge(self.id.refs().notes().as_ref())?;
-        let contract = &self.tip.contract;
-        let green = self.tip.state.last_green_commit;
-        self.command_line(&contract.worker.command, true, green)?;
-        self.command_line(&contract.check.command, false, green)?;
-        for name in &contract.worker.env {
-            if self.host.var(name).is_none() {
-                (self.say)(&format!("note: {name} is not set; the contract passes it to the worker"));
-            }
-        }
-        Ok(())
-    }
 }
 
 /// What the context slice tells of earlier iterations.
@@ -353,6 +339,8 @@ pub struct Rehearsal {
     pub metric: Option<f64>,
     /// Why there is no metric.
     pub problem: Option<String>,
+    /// Whether a run would stop before its first worker, as there is nothing to measure against.
+    pub no_verdict: bool,
     /// The end of what the check printed: name of the evidence and text. Nothing of a rehearsal is kept.
     pub printed: Vec<(String, String)>,
     /// The failing tests.
@@ -393,16 +381,11 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
     let interrupt = session.interrupt.clone();
     let measured = session.measure_base()?.ok_or_else(|| interrupt.error("the rehearsal"))?;
     let contract = &session.tip.contract;
+    let no_verdict = measured.no_verdict(contract).is_some();
+    let printed = measured.printed(contract, 20);
     let receipt = measured.observed.receipt;
-    let report_is_file = contract.check.report.is_some();
-    let printed = measured
-        .evidence
-        .iter()
-        .filter(|file| file.name.starts_with("check.") || (file.name == "report" && !report_is_file))
-        .map(|file| (file.name.clone(), last_lines(&file.content)))
-        .filter(|(_, text)| !text.is_empty())
-        .collect();
     Ok(Rehearsal {
+        no_verdict,
         printed,
         metric_name: contract.metric.name.clone(),
         target: contract.metric.target,
@@ -412,14 +395,6 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
         target_met: measured.target_met,
         seconds: receipt.run.duration_ms as f64 / 1000.0,
     })
-}
-
-/// The last lines of an output.
-fn last_lines(output: &[u8]) -> String {
-    const LINES: usize = 20;
-    let text = String::from_utf8_lossy(output);
-    let lines: Vec<&str> = text.trim_end().lines().collect();
-    lines[lines.len().saturating_sub(LINES)..].join("\n")
 }
 
 /// The body of a halt record after `tip`.
@@ -445,14 +420,24 @@ pub(super) fn verified_tip(repo: &Repo, id: &LoopId, trust: &TrustRoot) -> Resul
 fn verified_chain(repo: &Repo, id: &LoopId, trust: &TrustRoot) -> Result<Chain> {
     let name = id.refs().ledger();
     let tip = repo
-        .read_ref(name.as_ref())
-        .or_workspace(|| format!("{name} cannot be read"))?
+        .read_ref(name.as_ref())?
         .ok_or_else(|| Error::usage(format!("there is no loop `{id}` in this repository")))?;
     Ok(verify_ledger(repo, id, tip, trust, At::now(), |_| {})?.into_inner())
 }
 
 /// The strongest adapter that the contract allows and this machine has.
 fn choose_adapter(repo: &Repo, contract: &Contract) -> Result<sandbox::Adapter> {
+    let adapter = strongest_adapter(repo, contract)?;
+    // A weaker one is never taken in its place: whoever allowed it meant machines that have no other.
+    match adapter {
+        sandbox::Adapter::Landlock if contract.sandbox.worker_history == HistoryTerms::Open => {
+            Err(open_history_is_closed(&contract.loop_id))
+        }
+        _ => Ok(adapter),
+    }
+}
+
+fn strongest_adapter(repo: &Repo, contract: &Contract) -> Result<sandbox::Adapter> {
     let minimum = repo.config().loop_min_sandbox();
     if let Some(word) = minimum.as_deref().filter(|word| !["landlock", "none"].contains(word)) {
         return Err(Error::workspace(format!("loop.minSandbox = {word:?} names no sandbox that is built"))

@@ -1,6 +1,6 @@
 //! The fold: state before, one record, state after. Pure; also the law of which record may follow which.
 
-use super::receipt::{CheckReceipt, CostBasis, Receipt};
+use super::receipt::{CheckReceipt, CostBasis, CostReceipt, Receipt};
 use super::record::{Body, FindingAction, HaltedBy, Kind, Record, Status, Verdict};
 use super::state::{
     Approval, BaselineState, Comprehension, Counters, DueHalt, MODE, MetricIntegrity, OpenCheckpoint,
@@ -195,7 +195,7 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
                 ));
             }
             submitted(&mut state, record);
-            count_iteration(&mut state, receipt);
+            count_iteration(contract, &mut state, receipt);
         }
         Body::Halt(body) => {
             if state.phase == Phase::Halted {
@@ -351,7 +351,15 @@ pub fn status_of(reason: HaltReason) -> Status {
     }
 }
 
-fn count_iteration(state: &mut State, receipt: &Receipt) {
+/// Whether a limit of the contract is on something that is not known of this run: its money, which always has one, or
+/// its tokens. An interrupted run is charged its reservation instead.
+fn is_cost_unknown(contract: &Contract, cost: &CostReceipt) -> bool {
+    let tokens_unknown = cost.prompt_tokens.is_none() || cost.completion_tokens.is_none();
+    cost.usd.is_none()
+        || (contract.limits.tokens.is_some() && cost.basis == CostBasis::Reported && tokens_unknown)
+}
+
+fn count_iteration(contract: &Contract, state: &mut State, receipt: &Receipt) {
     let decision = &receipt.decision;
     state.iteration = receipt.iteration;
     if let Some(usd) = receipt.cost.usd {
@@ -361,7 +369,8 @@ fn count_iteration(state: &mut State, receipt: &Receipt) {
             state.counters.largest_usd = state.counters.largest_usd.max(usd);
             state.counters.costs = state.counters.costs.with(usd);
         }
-    } else {
+    }
+    if is_cost_unknown(contract, &receipt.cost) {
         state.counters.unknown_costs += 1;
     }
     let tokens =

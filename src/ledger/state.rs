@@ -157,7 +157,7 @@ pub struct Counters {
     pub no_progress: u32,
     /// All tokens, where they were reported.
     pub tokens: u64,
-    /// Worker runs whose cost is not known.
+    /// Worker runs whose cost is not known, or whose tokens are not, where the contract limits them.
     pub unknown_costs: u32,
     /// The largest known cost of one iteration.
     pub largest_usd: MicroUsd,

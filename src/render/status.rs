@@ -136,8 +136,9 @@ pub fn why(contract: &Contract, state: &State) -> Option<String> {
     }
     let id = &state.loop_id;
     if state.counters.unknown_costs > 0 && contract.limits.unknown_cost == UnknownCost::Stop {
+        let what = if contract.limits.tokens.is_some() { "cost, in money or in tokens," } else { "cost" };
         return Some(format!(
-            "the cost of the last run is not known (git loop show {id}); limits.unknown_cost = \"allow\" would go on"
+            "the {what} of the last run is not known (git loop show {id}); limits.unknown_cost = \"allow\" would go on"
         ));
     }
     let next = reservation(contract, state);
