@@ -184,14 +184,15 @@ numbers = {"x86_64": (101, 310, 311), "aarch64": (117, 270, 271)}[os.uname().mac
 for name, number in zip(("ptrace", "readv", "writev"), numbers):
     result = libc.syscall(number, 16, os.getppid(), 0, 0, 0, 0) if name == "ptrace" else libc.syscall(number, os.getppid(), 0, 0, 0, 0, 0)
     print("ok" if result == -1 and ctypes.get_errno() == 1 else "fail", name)
-print("done 3")
 EOF
-[ "$(cat src/a)" = 1 ]
+if [ "$(cat src/a)" = 1 ]; then echo "ok a"; else echo "fail a"; bad=1; fi
+echo "done 4"
+exit ${bad:-0}
 "#;
     env.write("check.sh", check);
     env.commit("A check that tries");
     env.git_loop(&["run", "fix", "--once", "--json"]);
     let show = env.git_loop(&["show", "fix", "1", "--json"]).expect_code(0).json();
     let check = &show["record"]["body"]["receipt"]["check"];
-    assert_eq!(check["counts"]["passed"], 3, "{check}");
+    assert_eq!(check["counts"]["passed"], 4, "{check}");
 }

@@ -445,6 +445,33 @@ fn a_green_that_meets_the_target_is_checked_once_more_and_reviewed_by_another() 
     env.git_loop(&["verify", "--all"]).expect_code(0);
 }
 
+/// A finding does not get lost with the loop that it was about.
+#[test]
+fn an_open_finding_goes_on_with_the_renewal() {
+    let env = prepare(&["echo 1 > src/a"], &[("iterations = 10", "iterations = 1")]);
+    let key = env.key("ann");
+    let key = key.to_str().unwrap();
+    env.git_loop(&["run", "fix"]).expect_code(12);
+    let add = ["finding", "fix", "add", "--severity", "block", "--message", "not like this", "--key", key];
+    let finding = env.git_loop(&[&add[..], &["--json"]].concat()).expect_code(0).json();
+    let finding = finding["record_id"].as_str().unwrap().to_owned();
+    env.git_loop(&["renew", "fix", "fix-2"]).expect_code(0);
+    env.git_loop(&["run", "fix-2"]).expect_code(11);
+    let json = explain(&env, "fix-2", "review");
+    assert_eq!(
+        (&json["decided_by"]["name"], &json["halt_reason"]),
+        (&"blocked_finding".into(), &"human_required".into())
+    );
+    assert_eq!(next(&json), ["finding fix-2 list"]);
+    let list = env.git_loop(&["finding", "fix-2", "list"]).expect_code(0).stdout;
+    assert!(list.contains("not like this"), "{list}");
+    env.git_loop(&["finding", "fix-2", "resolve", &finding, "--message", "it is not", "--key", key])
+        .expect_code(0);
+    assert_eq!(next(&explain(&env, "fix-2", "review")), ["run fix-2"]);
+    env.git_loop(&["run", "fix-2"]).expect_code(12);
+    env.git_loop(&["verify", "--all"]).expect_code(0);
+}
+
 /// Two keys that may run and approve. The one that ran the parent did not run the renewal, and is still no independent reviewer of it.
 #[test]
 fn whoever_ran_the_parent_cannot_review_the_renewal() {
@@ -529,6 +556,17 @@ fn a_renewal_that_lies_about_its_parent_does_not_verify() {
         (
             "nobody ran the parent",
             honest.clone().contract("/renewal/submitters", json!([])).state("/submitters", json!([])),
+            "renewal: `renewal` is",
+        ),
+        (
+            "a finding that nobody made",
+            honest
+                .clone()
+                .contract(
+                    "/renewal/findings",
+                    json!([{ "record": records[0], "severity": "warn", "principal": "x" }]),
+                )
+                .state("/findings", json!([{ "record": records[0], "severity": "warn", "principal": "x" }])),
             "renewal: `renewal` is",
         ),
         (

@@ -236,6 +236,10 @@ esac
     env.commit("Break");
     let rehearsal = env.git_loop(&["start", "fix", "-f", "loop.toml", "--dry-run"]).expect_code(0);
     assert!(rehearsal.stdout.contains("  error: could not compile `tiny`"), "{rehearsal:?}");
+    assert!(
+        !rehearsal.stderr.contains("a run would stop"),
+        "who writes the tests first begins so: {rehearsal:?}"
+    );
     env.git(&["reset", "--quiet", "--hard", "HEAD~1"]);
     converge(&env, "fix");
     assert_eq!(story(&env, "fix", 2), "verifier_failed null\ntarget_met 0.0\n");

@@ -323,7 +323,8 @@ fn what_a_loop_would_not_see_or_would_reject_is_said() {
     fs::remove_file(env.repo().join("loop.toml")).unwrap();
     env.commit("Package");
     let output = env.git_loop(&["init"]).expect_code(0);
-    assert!(output.stderr.contains("HEAD does not ignore Cargo.lock"), "{output:?}");
+    assert!(output.stderr.contains("Cargo.lock: tools leave that behind"), "{output:?}");
+    assert!(output.stderr.contains("add it to .gitignore"), "{output:?}");
 }
 
 #[test]

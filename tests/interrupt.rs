@@ -138,6 +138,7 @@ fn a_killed_runner_loses_nothing_wherever_it_was() {
     let toml = std::fs::read_to_string(env.repo().join("loop.toml")).unwrap();
     let check = "echo ok one\ncat src/d 2>/dev/null | sed 's/^/metric /'\necho done 1\n";
     env.write("check.sh", check);
+    env.write("src/d", "0\n");
     env.commit("A check that prints a number");
     let toml = toml
         .replace("from = \"failures\"", "from = \"regex\"\npattern = 'metric (\\d+)'")

@@ -91,6 +91,10 @@ fn a_report_that_the_candidate_brings_along_is_not_believed() {
         .unwrap()
         .replace("format = \"lines\"", "format = \"junit\"\nreport = \"src/junit.xml\"");
     env.write("loop.toml", toml);
+    let check = "printf '<testsuites><testsuite name=\"s\"><testcase name=\"a\"><failure/></testcase></testsuite></testsuites>' \
+                 > src/junit.xml\nexit 1\n";
+    env.write("check.sh", check);
+    env.commit("A check that writes a report");
     env.git_loop(&["run", "fix"]).expect_code(17);
     let show = env.git_loop(&["show", "fix", "1", "--json"]).expect_code(0).json();
     let receipt = &show["record"]["body"]["receipt"];

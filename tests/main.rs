@@ -9,6 +9,7 @@ mod docs;
 mod explain;
 
 mod demo;
+mod findings;
 mod formats;
 mod gate;
 mod init;
@@ -16,6 +17,8 @@ mod interrupt;
 mod isolation;
 mod keys;
 mod loops;
+mod orchestrate;
 mod places;
+mod preflight;
 mod review;
 mod verify;

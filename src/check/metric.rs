@@ -5,7 +5,7 @@ use std::cell::RefCell;
 use regex::bytes::{Regex, RegexBuilder};
 use serde_json::Value;
 
-use super::{TestSets, excerpt, nearest};
+use super::{TestSets, VerdictFile, excerpt, nearest};
 use crate::error::Error;
 
 /// The name of the group that holds the number, where a pattern has more than one.
@@ -34,6 +34,8 @@ pub enum MetricSource {
     ///
     /// stdout is one JSON document, or else its last line that is a JSON object counts. A string is not a number.
     Json(String),
+    /// `verdict`: `metric_value` of the verdict that the check writes.
+    Verdict,
 }
 
 /// Why a contract's metric source is not usable.
@@ -46,12 +48,6 @@ pub enum MetricSourceError {
         name: String,
         /// The known name that is most like it.
         nearest: Option<&'static str>,
-    },
-    /// A source that this version does not read.
-    #[error("metric source `{name}` is not built yet")]
-    NotBuiltYet {
-        /// The name that was given.
-        name: String,
     },
     /// `regex` without a pattern, or `json` without a pointer.
     #[error("metric source `{from}` needs a {needs}")]
@@ -94,8 +90,8 @@ impl From<MetricSourceError> for Error {
         use MetricSourceError as E;
         let hint = match &error {
             E::Unknown { nearest: Some(nearest), .. } => format!("did you mean `{nearest}`?"),
-            E::Unknown { nearest: None, .. } | E::NotBuiltYet { .. } => {
-                "use one of failures, exit, regex, json".to_owned()
+            E::Unknown { nearest: None, .. } => {
+                format!("use one of {}", MetricSource::NAMES.join(", "))
             }
             E::Needs { needs, .. } => format!("add the {needs} to [metric]"),
             E::Extra { extra, .. } => format!("remove the {extra} from [metric]"),
@@ -109,10 +105,7 @@ impl From<MetricSourceError> for Error {
 
 impl MetricSource {
     /// The names in `loop.toml` that are built.
-    pub const NAMES: &[&str] = &["failures", "exit", "regex", "json"];
-
-    /// Names that DESIGN section 3 lists and that are not built yet.
-    pub const NOT_BUILT_YET: &[&str] = &["verdict"];
+    pub const NAMES: &[&str] = &["failures", "exit", "regex", "json", "verdict"];
 
     /// The source that a contract's `metric.from` and its pattern or pointer name, validated.
     pub fn from_parts(
@@ -128,20 +121,18 @@ impl MetricSource {
             ("regex", None, _) => return Err(E::Needs { from: "regex", needs: "pattern" }),
             ("json", _, Some(pointer)) => Self::Json(pointer.to_owned()),
             ("json", _, None) => return Err(E::Needs { from: "json", needs: "pointer" }),
-            (name, ..) if Self::NOT_BUILT_YET.contains(&name) => {
-                return Err(E::NotBuiltYet { name: name.to_owned() });
-            }
+            ("verdict", ..) => Self::Verdict,
             (name, ..) => {
-                let known = Self::NAMES.iter().chain(Self::NOT_BUILT_YET).copied();
+                let known = Self::NAMES.iter().copied();
                 return Err(E::Unknown { name: name.to_owned(), nearest: nearest(name, known) });
             }
         };
         let from = source.name();
         match (&source, pattern, pointer) {
-            (Self::Failures | Self::Exit | Self::Json(_), Some(_), _) => {
+            (Self::Failures | Self::Exit | Self::Json(_) | Self::Verdict, Some(_), _) => {
                 return Err(E::Extra { from, extra: "pattern" });
             }
-            (Self::Failures | Self::Exit | Self::Regex(_), _, Some(_)) => {
+            (Self::Failures | Self::Exit | Self::Regex(_) | Self::Verdict, _, Some(_)) => {
                 return Err(E::Extra { from, extra: "pointer" });
             }
             _ => {}
@@ -157,13 +148,14 @@ impl MetricSource {
             Self::Exit => "exit",
             Self::Regex(_) => "regex",
             Self::Json(_) => "json",
+            Self::Verdict => "verdict",
         }
     }
 
     /// Whether the pattern or the pointer is usable; to be called when a contract is read.
     pub fn validate(&self) -> Result<(), MetricSourceError> {
         match self {
-            Self::Failures | Self::Exit => Ok(()),
+            Self::Failures | Self::Exit | Self::Verdict => Ok(()),
             Self::Regex(pattern) => with_compiled(pattern, |_, _| ()),
             Self::Json(pointer) if is_pointer(pointer) => Ok(()),
             Self::Json(pointer) => Err(MetricSourceError::Pointer { pointer: pointer.clone() }),
@@ -215,11 +207,16 @@ pub struct Observation<'a> {
     pub stdout: Option<&'a [u8]>,
     /// The tests of the report; `None` if there is no usable one.
     pub sets: Option<&'a TestSets>,
+    /// The verdict that the check wrote; `None` if there is no usable one.
+    pub verdict: Option<&'a VerdictFile>,
 }
 
 /// Why a run of the check gave no metric.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum MetricProblem {
+    /// The verdict is to be read, and there is none, or it names no metric.
+    #[error("the check wrote no verdict with a `metric_value`")]
+    NoVerdict,
     /// Failures are to be counted, and there is no usable report.
     #[error("no report to count failures in")]
     NoReport,
@@ -256,6 +253,9 @@ pub fn extract(source: &MetricSource, seen: &Observation<'_>) -> Result<f64, Met
         MetricSource::Exit => seen.exit_code.map(f64::from).ok_or(MetricProblem::NoExitCode),
         MetricSource::Regex(pattern) => from_regex(pattern, stdout()?),
         MetricSource::Json(pointer) => from_json(pointer, stdout()?),
+        MetricSource::Verdict => {
+            seen.verdict.and_then(|verdict| verdict.metric_value).ok_or(MetricProblem::NoVerdict)
+        }
     }
 }
 
@@ -340,7 +340,10 @@ mod tests {
     use super::*;
 
     fn stdout(source: &MetricSource, text: impl AsRef<[u8]>) -> Result<f64, MetricProblem> {
-        extract(source, &Observation { exit_code: Some(0), stdout: Some(text.as_ref()), sets: None })
+        extract(
+            source,
+            &Observation { exit_code: Some(0), stdout: Some(text.as_ref()), sets: None, verdict: None },
+        )
     }
 
     fn regex(pattern: &str, text: impl AsRef<[u8]>) -> Result<f64, MetricProblem> {
@@ -364,7 +367,7 @@ mod tests {
         let mut sets = TestSets::default();
         sets.record("a".into(), super::super::Outcome::Failed);
         sets.record("b".into(), super::super::Outcome::Passed);
-        let nothing = Observation { exit_code: None, stdout: None, sets: None };
+        let nothing = Observation { exit_code: None, stdout: None, sets: None, verdict: None };
         let seen = Observation { exit_code: Some(3), sets: Some(&sets), ..nothing };
         assert_eq!(extract(&MetricSource::Failures, &seen), Ok(1.0));
         assert_eq!(extract(&MetricSource::Failures, &nothing), Err(MetricProblem::NoReport));
@@ -459,7 +462,8 @@ mod tests {
         assert_eq!(parts("exit", None, None), Ok(MetricSource::Exit));
         assert_eq!(parts("regex", Some("(1)"), None), Ok(MetricSource::Regex("(1)".into())));
         assert_eq!(parts("json", None, Some("/a")), Ok(MetricSource::Json("/a".into())));
-        assert_eq!(parts("verdict", None, None), Err(E::NotBuiltYet { name: "verdict".into() }));
+        assert_eq!(parts("verdict", None, None), Ok(MetricSource::Verdict));
+        assert!(parts("verdict", Some("(1)"), None).is_err() && parts("verdict", None, Some("/a")).is_err());
         assert_eq!(
             parts("regexp", None, None),
             Err(E::Unknown { name: "regexp".into(), nearest: Some("regex") })

@@ -6,6 +6,7 @@
 //! | [`lines`], [`libtest`], [`junit`] | the report formats |
 //! | [`metric`] | the number that a contract watches |
 //! | [`repeat`] | several runs as one measurement |
+//! | [`verdict_file`] | the verdict that a check writes itself |
 //! | [`verdict`] | what one run of the check is worth: DESIGN sections 4.7 and 5, row 7 |
 //!
 //! A report that is missing, cut off, at odds with itself or hostile is a [`ReportProblem`], never a pass and never a
@@ -18,6 +19,7 @@ pub mod metric;
 pub mod repeat;
 pub mod sets;
 pub mod verdict;
+pub mod verdict_file;
 
 use std::fmt;
 
@@ -27,6 +29,7 @@ use serde::{Deserialize, Serialize};
 pub use metric::{MetricProblem, MetricSource, Observation, extract};
 pub use sets::{Outcome, TestSets};
 pub use verdict::{CheckFacts, CheckProblem, Judgement, judge, lost, newly_skipped, regressed};
+pub use verdict_file::VerdictFile;
 
 use crate::error::Error;
 
@@ -168,6 +171,15 @@ pub enum ReportProblem {
 }
 
 impl ReportProblem {
+    const NOT_BUILT: &str = "the build failed";
+    const NOT_LOADED: &str = "stands for tests that could not be loaded";
+
+    /// Whether the report itself says that the code did not get as far as its tests: it does not compile, or a module of
+    /// tests cannot be loaded. There is no verdict on the tests then, but nothing is wrong with the check.
+    pub fn is_of_the_code(&self) -> bool {
+        matches!(self, Self::Incomplete { why, .. } if why == Self::NOT_BUILT || why.ends_with(Self::NOT_LOADED))
+    }
+
     fn incomplete(line: u64, why: impl Into<String>) -> Self {
         Self::Incomplete { why: why.into(), line }
     }

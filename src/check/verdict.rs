@@ -124,8 +124,9 @@ pub fn judge(facts: CheckFacts<'_>) -> Judgement {
         (Some(baseline), Some(sets)) => (lost(baseline, sets), newly_skipped(baseline, sets)),
         _ => (BTreeSet::new(), BTreeSet::new()),
     };
-    // Without a problem the exit code is the one asked for, or there are failures.
+    // A verdict may come with any exit code, a pass may not.
     let passing = problem.is_none()
+        && facts.success_exit_code.is_none_or(|code| facts.exit_code == Some(code))
         && sets.as_ref().is_none_or(|sets| sets.failed.is_empty() && !sets.partial)
         && (sets.is_some() || facts.baseline.is_none())
         && lost.is_empty()
@@ -158,6 +159,7 @@ fn disagreement(
         (false, Some(0)) => Some(CheckProblem::RedExitGreenReport { exit_code, expected }),
         // A red exit with failures in the report is what a red check looks like.
         (false, Some(_)) if *from == MetricSource::Failures => None,
+        (false, _) if *from == MetricSource::Verdict => None,
         (false, _) => Some(CheckProblem::NotSuccess { exit_code, expected }),
     }
 }

@@ -9,7 +9,7 @@ use super::ui::{Paint, Reply, Tone};
 use crate::decide::Outcome;
 use crate::error::Result;
 use crate::ledger::message::{one_line, subject};
-use crate::ledger::record::{Body, Record, Verdict};
+use crate::ledger::record::{Body, FindingAction, Record, Severity, Verdict};
 use crate::ledger::trust::TrustRoot;
 
 /// Tell what happened, record by record.
@@ -40,6 +40,7 @@ pub fn run(context: &Context, args: &LogArgs) -> Result<Reply> {
         let words = match &record.body {
             Body::Review(body) => body.comment.as_deref(),
             Body::Halt(body) => body.message.as_deref(),
+            Body::Finding(body) => Some(body.message.as_str()),
             _ => None,
         };
         if let Some(words) = words {
@@ -76,6 +77,11 @@ fn tint(paint: Paint, record: &Record, line: &str) -> String {
         Body::Halt(_) => Tone::Bold,
         Body::Review(body) if body.verdict == Verdict::Reject => Tone::Bad,
         Body::Review(_) | Body::Promotion(_) => Tone::Good,
+        Body::Finding(body) => match (body.action, body.severity) {
+            (FindingAction::Resolve, _) => Tone::Good,
+            (FindingAction::Add, Severity::Block) => Tone::Bad,
+            (FindingAction::Add, Severity::Warn) => Tone::Warn,
+        },
         _ => return line.to_owned(),
     };
     paint.tone(tone, line)

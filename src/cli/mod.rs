@@ -10,10 +10,12 @@ use crate::exit::ExitCode;
 use crate::git::Repo;
 use crate::host::HostEnv;
 
+mod checkpoint;
 mod common;
 mod demo;
 mod diff;
 mod explain;
+mod finding;
 mod gate;
 mod hook;
 mod hooks;
@@ -21,6 +23,7 @@ mod init;
 mod list;
 mod log;
 mod promote;
+mod record;
 mod renew;
 mod review;
 mod run;
@@ -29,6 +32,7 @@ mod start;
 mod status;
 mod stop;
 pub mod ui;
+mod verdict;
 mod verify;
 
 use ui::{ColorChoice, Reply, Ui};
@@ -84,6 +88,10 @@ enum Command {
     Renew(renew::RenewArgs),
     Review(review::ReviewArgs),
     Promote(promote::PromoteArgs),
+    Finding(finding::FindingArgs),
+    Checkpoint(checkpoint::CheckpointArgs),
+    Record(record::RecordArgs),
+    Verdict(verdict::VerdictArgs),
     Verify(verify::VerifyArgs),
     Gate(gate::GateArgs),
     Hooks(hooks::HooksArgs),
@@ -127,14 +135,10 @@ pub fn main() -> std::process::ExitCode {
 /// Commands that are planned and not built yet.
 const PLANNED: &[&str] = &[
     "rollback",
-    "checkpoint",
-    "record",
     "context",
     "invocation",
-    "finding",
     "release",
     "land",
-    "verdict",
     "probe",
     "doctor",
     "replay",
@@ -210,6 +214,10 @@ fn dispatch(context: &Context, command: Command) -> Result<Reply, Error> {
         Command::Renew(args) => renew::run(context, &args),
         Command::Review(args) => review::run(context, &args),
         Command::Promote(args) => promote::run(context, &args),
+        Command::Finding(args) => finding::run(context, &args),
+        Command::Checkpoint(args) => checkpoint::run(context, &args),
+        Command::Record(args) => record::run(context, &args),
+        Command::Verdict(args) => verdict::run(context, &args),
         Command::Verify(args) => verify::run(context, &args),
         Command::Gate(args) => gate::run(context, &args),
         Command::Hooks(args) => hooks::run(context, &args),

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Context;
 use super::common::{find_loop, principals, result_fields, verified};
-use super::start::read_file;
+use super::start::{read_file, terms_path};
 use super::ui::Reply;
 use crate::at::At;
 use crate::contract::{LimitOverrides, RenewalTerms};
@@ -44,8 +44,9 @@ pub fn run(context: &Context, args: &RenewArgs) -> Result<Reply> {
     let limits = LimitOverrides::parse(&args.limits)?;
     let found = find_loop(&repo, &args.id)?;
     must_be_new(&repo, id.refs(), &id)?;
+    let path = terms_path(context, &repo, args.file.as_deref());
     let file = match &args.file {
-        Some(file) => Some(read_file(context, &repo, Some(file))?),
+        Some(file) => Some(read_file(context, &path, Some(file))?),
         None => None,
     };
     let trust = TrustRoot::open(&repo)?;
@@ -54,6 +55,7 @@ pub fn run(context: &Context, args: &RenewArgs) -> Result<Reply> {
     let principals = principals(&signer, &trust)?;
     let Renewed { contract, principal, warnings } =
         renew(&repo, &trust, &parent, &id, file.as_ref(), &limits, &principals)?;
+    // Not the advice of `start`: the work tree is seldom on green, so that it would be about nothing.
     for warning in &warnings {
         context.ui.warn(warning);
     }

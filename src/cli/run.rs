@@ -84,6 +84,7 @@ pub fn run(context: &Context, args: &RunArgs) -> Result<Reply> {
         interrupt,
         say: &say,
         warn: &warn,
+        keep_open: false,
     })?;
     let end = session.run(SessionOptions { once: args.once, resume: args.resume })?;
     let mut proof = Proof::default();

@@ -13,6 +13,7 @@ use crate::error::{Error, Result, ResultExt};
 use crate::escape::escape_terminal;
 use crate::git::LoopId;
 use crate::git::Repo;
+use crate::iterate::advice::advice;
 use crate::iterate::interrupt::Interrupt;
 use crate::iterate::session::{self, Opening};
 use crate::iterate::start::{create, freeze, must_be_new};
@@ -66,15 +67,14 @@ pub(super) fn start(
     let id: LoopId = id.parse()?;
     let refs = id.refs();
     must_be_new(repo, refs, &id)?;
-    let file = read_file(context, repo, file)?;
+    let path = terms_path(context, repo, file);
+    let file = read_file(context, &path, file)?;
     let base = base_commit(repo, base)?;
     let trust = TrustRoot::open(repo)?;
     let signer = context.signer(repo)?;
     let principals = principals(&signer, &trust)?;
     let (contract, principal, warnings) = freeze(repo, &id, &file, base, &trust, &principals)?;
-    for warning in warnings {
-        context.ui.warn(&warning);
-    }
+    warn(context, repo, &contract, &path, &warnings);
     create(repo, refs, contract, &signer, principal, At::now())
 }
 
@@ -82,15 +82,14 @@ fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
     let repo = context.repo()?;
     let id: LoopId = args.id.parse()?;
     must_be_new(&repo, id.refs(), &id)?;
-    let file = read_file(context, &repo, args.file.as_deref())?;
+    let path = terms_path(context, &repo, args.file.as_deref());
+    let file = read_file(context, &path, args.file.as_deref())?;
     let base = base_commit(&repo, args.base.as_deref())?;
     let trust = TrustRoot::open(&repo)?;
     let signer = context.signer(&repo)?;
     let principals = principals(&signer, &trust)?;
     let (contract, principal, warnings) = freeze(&repo, &id, &file, base, &trust, &principals)?;
-    for warning in warnings {
-        context.ui.warn(&warning);
-    }
+    warn(context, &repo, &contract, &path, &warnings);
     context.ui.say("running the check on the base …");
     let author = |_: &Contract| Ok(Author { signer: &signer, principal: principal.clone() });
     let limits = contract.limits;
@@ -104,6 +103,7 @@ fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
         interrupt: Interrupt::on_signals()?,
         say: &say,
         warn: &say,
+        keep_open: false,
     };
     let measured = session::rehearse(opening, contract)?;
     let mut text = String::new();
@@ -137,6 +137,11 @@ fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
         limits.cost_usd,
         span(limits.duration_seconds),
     );
+    if measured.no_verdict {
+        context.ui.warn(
+            "the check gives no verdict, neither green nor red; a run would stop before its first worker",
+        );
+    }
     if measured.target_met {
         context.ui.warn("the base meets the target already; a run would halt with no_actionable_tasks");
     }
@@ -155,14 +160,27 @@ fn indent(text: &str) -> String {
     text.lines().map(|line| format!("  {line}")).collect::<Vec<_>>().join("\n")
 }
 
-/// The terms, from `file` or from `loop.toml` at the top of the work tree.
-pub(super) fn read_file(context: &Context, repo: &Repo, file: Option<&Path>) -> Result<LoopFile> {
-    let path = match file {
+/// Says what the terms themselves and a look around are a reason to warn of.
+fn warn(context: &Context, repo: &Repo, contract: &Contract, terms: &Path, warnings: &[String]) {
+    // Only advice: what cannot be looked at here is found out when it is needed, and said then.
+    let around = advice(repo, &context.host, contract, terms).unwrap_or_default();
+    for warning in warnings.iter().chain(&around) {
+        context.ui.warn(warning);
+    }
+}
+
+/// Where the terms are: `file`, or `loop.toml` at the top of the work tree.
+pub(super) fn terms_path(context: &Context, repo: &Repo, file: Option<&Path>) -> PathBuf {
+    match file {
         Some(file) => context.directory.join(file),
         None => repo.worktree_root().unwrap_or(&context.directory).join(DEFAULT_FILE),
-    };
+    }
+}
+
+/// The terms that `path` holds; `file` is what was asked for.
+pub(super) fn read_file(context: &Context, path: &Path, file: Option<&Path>) -> Result<LoopFile> {
     let shown = file.unwrap_or(Path::new(DEFAULT_FILE)).display().to_string();
-    let bytes = std::fs::read(&path).map_err(|cause| {
+    let bytes = std::fs::read(path).map_err(|cause| {
         Error::usage(format!("{shown} cannot be read"))
             .caused_by(cause)
             .hint("write one with `git loop init`, or name another: -f FILE")
@@ -177,14 +195,18 @@ pub(super) fn read_file(context: &Context, repo: &Repo, file: Option<&Path>) -> 
 fn base_commit(repo: &Repo, base: Option<&str>) -> Result<gix::ObjectId> {
     match base {
         None => Ok(repo.require_commit()?),
-        Some(spec) => repo
-            .gix()
-            .rev_parse_single(spec)
-            .or_workspace(|| format!("--base {spec:?} names nothing in this repository"))
-            .and_then(|id| {
-                let object = id.object().or_workspace(|| format!("{spec} cannot be read"))?;
-                Ok(object.peel_to_commit().or_workspace(|| format!("--base {spec:?} is no commit"))?.id)
-            })
-            .map_err(|error| Error::usage(error.chain()).hint("name a commit, a branch or a tag")),
+        Some(spec) => named_commit(repo, "--base", spec),
     }
+}
+
+/// The commit that the value of an option names.
+pub fn named_commit(repo: &Repo, option: &str, spec: &str) -> Result<gix::ObjectId> {
+    repo.gix()
+        .rev_parse_single(spec)
+        .or_workspace(|| format!("{option} {spec:?} names nothing in this repository"))
+        .and_then(|id| {
+            let object = id.object().or_workspace(|| format!("{spec} cannot be read"))?;
+            Ok(object.peel_to_commit().or_workspace(|| format!("{option} {spec:?} is no commit"))?.id)
+        })
+        .map_err(|error| Error::usage(error.chain()).hint("name a commit, a branch or a tag"))
 }

@@ -158,6 +158,8 @@ pub struct CheckTerms {
     pub success_exit_code: u8,
     /// Variables with fixed values.
     pub env: BTreeMap<String, String>,
+    /// Whether it runs elsewhere, and signed verdicts are brought.
+    pub external: bool,
 }
 
 /// What is measured.
@@ -255,6 +257,8 @@ pub struct RoleTerms {
     pub reviewer: Vec<String>,
     /// Lets it leave.
     pub promoter: Vec<String>,
+    /// Signs outside verdicts.
+    pub verifier: Vec<String>,
     /// Who is a person.
     pub people: Vec<String>,
 }
@@ -375,6 +379,14 @@ impl Contract {
         within(self.metric.min_improvement >= 0.0, "metric.min_improvement is negative")?;
         within(!self.sandbox.allowed.is_empty(), "sandbox.allowed is empty")?;
         within(self.parent.is_some() == self.renewal.is_some(), "parent and renewal do not fit each other")?;
+        let read =
+            matches!(self.metric.from, MetricSource::Failures | MetricSource::Exit | MetricSource::Verdict);
+        let plain = self.check.format == ReportFormat::None && self.check.report.is_none();
+        within(
+            !self.check.external
+                || (read && plain && self.metric.repeat == 1 && !self.roles.verifier.is_empty()),
+            "check.external does not go with its check.format, metric or roles.verifier",
+        )?;
         let lasting = self.class == Class::LastingCode;
         within(self.lasting.is_some() == lasting, "the terms of lasting code do not fit the class")?;
         let roles = &self.roles;

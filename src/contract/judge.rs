@@ -30,9 +30,9 @@ pub struct Check {
     #[serde(default)]
     #[schemars(range(min = 0, max = 255))]
     pub success_exit_code: u8,
-    /// `true`: the check runs elsewhere and an orchestrator brings signed verdicts.
+    /// `true`: the check runs elsewhere, and an orchestrator brings a verdict that one of `roles.verifier` has signed. There is no
+    /// baseline then.
     #[serde(default)]
-    #[schemars(extend("x-built" = [false]))]
     pub external: bool,
     /// Environment variables of the check, with their values. They are part of the contract, which is public: no secrets.
     #[serde(default)]
@@ -111,7 +111,6 @@ pub struct Metric {
     /// The value at which the work is done, provided that the check passes.
     pub target: f64,
     /// Where the number comes from.
-    #[schemars(extend("x-built" = ["failures", "exit", "regex", "json"]))]
     pub from: MetricSource,
     /// With `from = "regex"`: a regular expression over the check's standard output, with one capture group or one that
     /// is called `metric`. The last match counts.
@@ -196,7 +195,7 @@ pub enum MetricSource {
     Regex,
     /// What `metric.pointer` finds in the JSON on standard output.
     Json,
-    /// `metric_value` of the verdict.
+    /// `metric_value` of the verdict: of the JSON file that `GIT_LOOP_VERDICT` names to the check, or of an outside verdict.
     Verdict,
 }
 

@@ -45,6 +45,13 @@ pub(super) fn lint(draft: &Draft, walk: &Walk<'_>) -> Vec<Warning> {
             );
             warn("usage_not_parsed", "worker", message);
         }
+        if worker.usage == Usage::None && draft.limits.as_ref().is_some_and(|limits| limits.tokens.is_some())
+        {
+            let message =
+                "`worker.usage` is \"none\": no tokens are counted, and this limit never stops anything"
+                    .to_owned();
+            warn("tokens_not_counted", "limits.tokens", message);
+        }
     }
     if let Some(check) = &draft.check {
         if has_pipeline(&check.command) {

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::frozen::Contract;
-use crate::ledger::state::Signer;
+use crate::ledger::state::{OpenFinding, Signer};
 use crate::oid::Oid;
 
 /// What a renewed contract says of its parent, besides the parent's contract record.
@@ -21,6 +21,8 @@ pub struct RenewalTerms {
     pub origin: Oid,
     /// Who ran the parent, or one before it. They cannot review this loop either.
     pub submitters: Vec<Signer>,
+    /// The findings that are open on the parent's ledger. They are open here too, until a reviewer resolves them here.
+    pub findings: Vec<OpenFinding>,
     /// The terms that are not the parent's, in the order of this file.
     pub changed: Vec<ChangedTerm>,
 }

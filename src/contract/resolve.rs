@@ -126,6 +126,7 @@ pub fn resolve(
             timeout_seconds: file.check.timeout.get(),
             success_exit_code: file.check.success_exit_code,
             env: file.check.env.clone(),
+            external: file.check.external,
         },
         metric: MetricTerms {
             name: file.metric.name.clone(),
@@ -192,6 +193,7 @@ fn resolve_roles(
         operator: roles.operator.clone().unwrap_or_else(|| others.clone()),
         reviewer: roles.reviewer.clone().unwrap_or_else(|| others.clone()),
         promoter: roles.promoter.clone().unwrap_or(others),
+        verifier: roles.verifier.clone().unwrap_or_default(),
         people: roles.people.clone().unwrap_or_default(),
         runner,
     };
@@ -223,6 +225,7 @@ fn resolve_roles(
         ("operator", &resolved.operator),
         ("reviewer", &resolved.reviewer),
         ("promoter", &resolved.promoter),
+        ("verifier", &resolved.verifier),
     ];
     for (role, list) in lists {
         for principal in list {

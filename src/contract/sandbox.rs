@@ -149,6 +149,7 @@ pub struct AllowList {
 pub enum History {
     /// A throw-away repository that holds the base commit and nothing else.
     Sealed,
-    /// The repository itself, with its whole history.
+    /// The repository itself, with its whole history. Only where the worker runs without a sandbox (`none`): every other
+    /// adapter closes the repository, and the run is refused (30).
     Open,
 }

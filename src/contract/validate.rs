@@ -29,6 +29,9 @@ pub(super) fn validate(draft: &Draft, walk: &mut Walk<'_>) -> Vec<Warning> {
     if let Some(metric) = &draft.metric {
         rules.metric(metric, draft.check.as_ref());
     }
+    if let Some(check) = &draft.check {
+        rules.external(check, draft.metric.as_ref(), draft.roles.as_ref());
+    }
     if let Some(sandbox) = &draft.sandbox {
         rules.sandbox(sandbox);
     }
@@ -195,8 +198,32 @@ impl Rules<'_, '_> {
         }
     }
 
+    /// What an outside check cannot have.
+    fn external(&mut self, check: &Check, metric: Option<&Metric>, roles: Option<&Roles>) {
+        if !check.external {
+            return;
+        }
+        if check.format != ReportFormat::None || check.report.is_some() {
+            let hint = "take it out; the verdict says which tests failed and which were collected";
+            self.hinted("check.format", "an outside check has no report here", hint);
+        }
+        if roles.is_none_or(|roles| roles.verifier.is_none()) {
+            let hint = "name who signs the verdicts: roles.verifier = [\"ci@example.org\"]";
+            self.hinted("check.external", "`check.external = true` needs `roles.verifier`", hint);
+        }
+        let Some(metric) = metric else { return };
+        if matches!(metric.from, MetricSource::Regex | MetricSource::Json) {
+            let hint = "use from = \"verdict\", \"failures\" or \"exit\"";
+            self.hinted("metric.from", "an outside check prints nothing here to read a metric from", hint);
+        }
+        if metric.repeat != 1 {
+            let hint = "take it out; whoever runs the check may run it more than once";
+            self.hinted("metric.repeat", "an outside check has one verdict for each candidate", hint);
+        }
+    }
+
     fn failures(&mut self, metric: &Metric, check: Option<&Check>) {
-        if check.is_some_and(|check| check.format == ReportFormat::None) {
+        if check.is_some_and(|check| check.format == ReportFormat::None && !check.external) {
             let hint = "set check.format to the format of the test report: libtest, junit or lines";
             self.hinted(
                 "metric.from",

@@ -13,6 +13,8 @@ use crate::money::MicroUsd;
 /// What ends a run, in the order in which they are asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Limit {
+    /// A finding that blocks is open; before a start only.
+    BlockedFinding,
     /// The time is up.
     Deadline,
     /// The worker failed and the contract says to halt then; its stop keeps the name of the row.
@@ -41,6 +43,7 @@ impl Limit {
     /// The stable name.
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::BlockedFinding => "blocked_finding",
             Self::Deadline => "deadline",
             Self::WorkerFailed => "worker_failed",
             Self::Cost => "cost_limit",
@@ -168,6 +171,8 @@ impl Ending<'_> {
                 )
             }
             Ask::Of(Limit::NoProgress) => return self.no_progress(facts),
+            // Findings are row 3's after an iteration.
+            Ask::Of(Limit::BlockedFinding) => return None,
             Ask::Of(Limit::UnreadDiffs) => {
                 (self.too_many_unread(facts), HaltReason::ComprehensionDebtExceeded)
             }
@@ -293,12 +298,15 @@ pub fn trace_before_start(
     let limits = &contract.limits;
     let mut asked = Vec::new();
     for (limit, halt_reason) in [
+        // Whatever the worker did, row 3 would throw it away.
+        (Limit::BlockedFinding, HaltReason::HumanRequired),
         (Limit::Cost, HaltReason::BudgetExceeded),
         (Limit::Deadline, HaltReason::DeadlineExceeded),
         (Limit::Iterations, HaltReason::MaxIterationsReached),
     ] {
         let mut facts = Facts::default();
         let holds = match limit {
+            Limit::BlockedFinding => facts.more("open findings that block", state.blocking_findings(), 0),
             Limit::Cost => no_money_left(contract, state, &mut facts),
             Limit::Deadline => {
                 facts.at_least(TIME, Seconds(elapsed_seconds), Seconds(limits.duration_seconds))

@@ -27,7 +27,7 @@ fn row(contract: &Contract, state: &State, evidence: &Evidence) -> (Row, Outcome
     if evidence.blocked_paths > 0 {
         return (Row::BlockedPathModified, violation);
     }
-    if state.counters.blocking_findings.is_some_and(|open| open > 0) {
+    if state.blocking_findings() > 0 {
         return (Row::BlockedFinding, Outcome::Blocked);
     }
     if evidence.worker_failed && contract.worker.on_failure != OnFailure::Check {
@@ -149,7 +149,9 @@ fn stop(
 fn before(contract: &Contract, state: &State, elapsed: u64) -> Option<HaltReason> {
     let limits = &contract.limits;
     let spent = state.cumulative_usd.saturating_add(reservation(contract, state));
-    if (state.counters.unknown_costs > 0 && limits.unknown_cost == UnknownCost::Stop)
+    if state.blocking_findings() > 0 {
+        Some(HaltReason::HumanRequired)
+    } else if (state.counters.unknown_costs > 0 && limits.unknown_cost == UnknownCost::Stop)
         || spent > limits.cost_usd
         || limits.tokens.is_some_and(|limit| state.counters.tokens > limit)
     {

@@ -2,7 +2,8 @@
 
 use super::testing::{contract, state};
 use super::*;
-use crate::ledger::state::Regressions;
+use crate::ledger::record::Severity;
+use crate::ledger::state::{OpenFinding, Regressions};
 
 /// One iteration that is about to be decided.
 struct Case {
@@ -40,13 +41,18 @@ fn names(letters: &str) -> Vec<String> {
     letters.chars().map(String::from).collect()
 }
 
+fn block(case: &mut Case) {
+    let open = |severity| OpenFinding { record: None, severity, principal: "rev".to_owned() };
+    case.state.findings = vec![open(Severity::Warn), open(Severity::Block)];
+}
+
 type Condition = (&'static str, fn(&mut Case));
 
 /// The rows in their order, each with what makes it apply.
 const ROWS: &[Condition] = &[
     ("verifier_drift", |case| case.evidence.drifted = 1),
     ("blocked_path_modified", |case| case.evidence.blocked_paths = 1),
-    ("blocked_finding", |case| case.state.counters.blocking_findings = Some(1)),
+    ("blocked_finding", |case| block(case)),
     ("worker_failed", |case| case.evidence.worker_failed = true),
     ("no_change", |case| case.evidence.unchanged = true),
     ("outside_mutable_paths", |case| case.evidence.outside = 1),
@@ -179,7 +185,7 @@ fn a_blocked_outcome_wins_over_every_stop() {
     let blocked: [(&str, fn(&mut Case)); 5] = [
         ("verifier_drift", |case| case.evidence.drifted = 1),
         ("blocked_path_modified", |case| case.evidence.blocked_paths = 1),
-        ("blocked_finding", |case| case.state.counters.blocking_findings = Some(1)),
+        ("blocked_finding", |case| block(case)),
         ("metric_integrity_violation", |case| case.check().lost = 1),
         ("check_flaky", |case| case.check().flaky = true),
     ];

@@ -163,7 +163,7 @@ impl Row {
                 (paths || tampered).then(softened)
             }
             Self::BlockedFinding => {
-                let open = state.counters.blocking_findings.unwrap_or(0);
+                let open = state.blocking_findings();
                 facts.more("open findings that block", open, 0).then_some(Outcome::Blocked)
             }
             Self::WorkerFailed => {

@@ -20,7 +20,7 @@ pub fn contract() -> Contract {
         "worktree": { "warm": [] },
         "check": {
             "command": { "exec": ["c"] }, "format": "lines", "report": null, "timeout_seconds": 60,
-            "success_exit_code": 0, "env": {},
+            "success_exit_code": 0, "env": {}, "external": false,
         },
         "metric": {
             "name": "failing", "direction": "minimize", "target": 0.0, "from": "failures", "pattern": null,
@@ -36,7 +36,7 @@ pub fn contract() -> Contract {
             "worker_history": "sealed", "check_network": "none",
         },
         "roles": {
-            "approver": ["r"], "runner": ["r"], "operator": ["a"], "reviewer": ["a"], "promoter": ["a"], "people": [],
+            "approver": ["r"], "runner": ["r"], "operator": ["a"], "reviewer": ["a"], "promoter": ["a"], "verifier": [], "people": [],
         },
         "trust": { "allowed_signers": "" },
         "lasting": null,

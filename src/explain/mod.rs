@@ -221,7 +221,8 @@ impl Reader {
         }
         if receipt.abandoned.is_none() && !hit_deadline(receipt) {
             self.tried += 1;
-            let base_measured = self.trajectory.first().is_some_and(|point| point.metric.is_some());
+            let base = self.trajectory.first().filter(|point| point.iteration == 0);
+            let base_measured = base.is_some_and(|base| base.metric.is_some());
             let unmeasured = match decision.outcome_reason.as_str() {
                 "worker_failed" | "outside_mutable_paths" => true,
                 "verifier_failed" => !base_measured,

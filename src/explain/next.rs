@@ -45,7 +45,9 @@ pub fn next_commands(situated: &Situated<'_>) -> Vec<String> {
         }
         Verdict::Done => vec![other_terms],
         Verdict::RaiseTheLimit => vec![format!("{renew}{}", raised(situated)), why],
+        Verdict::Review if state.blocking_findings() > 0 => vec![format!("git loop finding {id} list")],
         Verdict::Review => match state.halt_reason {
+            Some(HaltReason::HumanRequired) => vec![format!("git loop run {id}")],
             Some(HaltReason::SuccessConditionMet) if state.approvals.is_empty() => {
                 vec![format!("git loop diff {id}"), format!("git loop review {id} --approve")]
             }

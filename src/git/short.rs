@@ -53,6 +53,17 @@ impl Repo {
         }
     }
 
+    /// Whether `descendant` is `ancestor` or comes after it.
+    pub fn is_ancestor(&self, ancestor: ObjectId, descendant: ObjectId) -> Result<bool, ObjectError> {
+        if ancestor == descendant {
+            return Ok(true);
+        }
+        match self.gix().merge_base(ancestor, descendant) {
+            Ok(base) => Ok(base.is_some_and(|base| base.detach() == ancestor)),
+            Err(error) => Err(ObjectError::Corrupt { id: descendant, problem: error.to_string() }),
+        }
+    }
+
     /// The content of the file at `path` in the tree of `commit`; `None` if there is none.
     pub fn read_path_at(&self, commit: ObjectId, path: &str) -> Result<Option<Vec<u8>>, TreeError> {
         let tree = self.commit_tree(commit)?;

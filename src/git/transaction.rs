@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use gix::ObjectId;
 use gix::bstr::{BString, ByteSlice};
-use gix::refs::FullName;
+use gix::refs::{FullName, FullNameRef};
 
 use super::objects::Durability;
 use super::reflock::{AcquireError, FileLock, lock_path, sweep_tokens};
@@ -120,6 +120,39 @@ impl Repo {
         Ok(())
     }
 
+    /// Fails if one of these refs could not be changed now: it is locked, symbolic or unreadable, something is in its way,
+    /// or its reflog cannot be written. Changes none of them.
+    pub fn check_refs_can_change(&self, names: &[FullName]) -> Result<(), RefError> {
+        self.check_refs_within(names, PATIENCE)
+    }
+
+    fn check_refs_within(&self, names: &[FullName], patience: Duration) -> Result<(), RefError> {
+        let mut changes: Vec<_> = names
+            .iter()
+            .map(|name| RefChange {
+                name: name.clone(),
+                expect: Expect::Any,
+                to: Some(ObjectId::null(self.hash_kind())),
+                message: String::new(),
+            })
+            .collect();
+        changes.sort_by(|a, b| a.name.cmp(&b.name));
+        let mut locks = Vec::with_capacity(changes.len());
+        for change in &changes {
+            locks.push(self.lock_ref(&change.name, patience)?);
+        }
+        for change in &changes {
+            self.check_expected(change)?;
+            let log = self.reflog_path(change.name.as_ref());
+            check_reflog(&log).map_err(|source| RefError::Io { path: log, source })?;
+        }
+        Ok(())
+    }
+
+    fn reflog_path(&self, name: &FullNameRef) -> PathBuf {
+        self.common_dir().join("logs").join(native(name.as_bstr()))
+    }
+
     fn check_changes(&self, changes: &[RefChange]) -> Result<(), RefError> {
         if self.host().non_empty_var("GIT_QUARANTINE_PATH").is_some() {
             return Err(RefError::Quarantine);
@@ -205,7 +238,7 @@ impl Repo {
     ) -> io::Result<()> {
         let name = change.name.as_ref();
         let path = self.ref_path(name);
-        let log = self.common_dir().join("logs").join(native(name.as_bstr()));
+        let log = self.reflog_path(name);
         if let Some(to) = change.to {
             if before == Some(to) {
                 return Ok(()); // Dropping the lock leaves it as it is.
@@ -331,6 +364,19 @@ fn append_reflog(log: &Path, line: &str) -> io::Result<()> {
         Err(error) => return Err(error),
     };
     file.write_all(line.as_bytes())
+}
+
+/// Fails if [`append_reflog`] would. Makes nothing but folders.
+fn check_reflog(log: &Path) -> io::Result<()> {
+    if log.is_dir() {
+        remove_empty_folders(log);
+    }
+    match OpenOptions::new().append(true).open(log) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            std::fs::create_dir_all(log.parent().unwrap_or(Path::new("")))
+        }
+        other => other.map(drop),
+    }
 }
 
 /// Removes a tree of folders if there is nothing in it but folders.

@@ -197,6 +197,43 @@ fn locks_of_git_are_waited_for_and_reported() {
 /// A process that was killed between two renames: the ledger has moved, the lock of the head is left.
 #[cfg(unix)]
 #[test]
+fn what_would_stop_a_change_is_found_without_one() {
+    let repo = TestRepo::new();
+    let (first, open, who) = (repo.id("HEAD"), repo.open(), repo.signature());
+    let all = [id().refs().ledger(), id().refs().head(), id().refs().notes()];
+    let check = || open.check_refs_within(&all, Duration::from_millis(10));
+    check().unwrap();
+    let there = change(all[0].clone(), Expect::Absent, first);
+    open.update_refs(&[there], &who, Durability::Fast).unwrap();
+    check().unwrap();
+    assert_eq!(
+        all.each_ref().map(|name| read(&open, name)),
+        [Some(first), None, None],
+        "nothing was changed"
+    );
+
+    let git = open.common_dir().to_owned();
+    for name in &all {
+        let lock = lock_path(&open.ref_path(name.as_ref()));
+        std::fs::write(&lock, "").unwrap();
+        assert!(matches!(check().unwrap_err(), RefError::Locked { .. }));
+        std::fs::remove_file(lock).unwrap();
+    }
+    let notes = open.ref_path(all[2].as_ref());
+    std::fs::write(&notes, "ref: refs/heads/main\n").unwrap();
+    assert!(matches!(check().unwrap_err(), RefError::Symbolic { .. }));
+    std::fs::write(&notes, "nonsense").unwrap();
+    assert!(matches!(check().unwrap_err(), RefError::Malformed { .. }));
+    std::fs::remove_file(&notes).unwrap();
+    let log = git.join("logs/refs/notes/loops/fix");
+    std::fs::create_dir_all(log.join("empty")).unwrap();
+    check().unwrap();
+    std::fs::create_dir_all(log.join("other")).unwrap();
+    std::fs::write(log.join("other/log"), "").unwrap();
+    assert!(matches!(check().unwrap_err(), RefError::Io { path, .. } if path == log));
+}
+
+#[test]
 fn what_a_killed_process_left_does_not_stop_the_next() {
     let repo = TestRepo::new();
     let (open, who, first) = (repo.open(), repo.signature(), repo.id("HEAD"));

@@ -2,12 +2,16 @@
 
 use super::commands::BASELINE;
 use super::session::{Session, halt_body};
+use crate::check::Format;
+use crate::contract::Contract;
+use crate::contract::file::MetricSource as MetricFrom;
 use crate::decide::target_met;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::exit::HaltReason;
 use crate::ledger::append::{EvidenceFile, draft};
+use crate::ledger::message::one_line;
 use crate::ledger::observe::{Compared, Observed, observe};
-use crate::ledger::receipt::SandboxReceipt;
+use crate::ledger::receipt::{CheckReceipt, SandboxReceipt};
 use crate::ledger::record::{BaselineBody, Body, Role};
 
 /// What the check says of the base.
@@ -16,6 +20,67 @@ pub(super) struct Measured {
     pub sandbox: SandboxReceipt,
     pub evidence: Vec<EvidenceFile>,
     pub target_met: bool,
+}
+
+impl Measured {
+    /// Why no candidate could be measured against this base, or most likely at all: its check shows nothing, neither
+    /// green nor red.
+    pub fn no_verdict(&self, contract: &Contract) -> Option<&str> {
+        let problem = self.observed.receipt.problem.as_deref()?;
+        (!self.is_red(contract)).then_some(problem)
+    }
+
+    /// Whether a check without a metric is a red one: it ended by itself, with another code than that of success, and
+    /// its report says that the code does not even build; or the exit code is the metric, as then any code but that of
+    /// success has none.
+    fn is_red(&self, contract: &Contract) -> bool {
+        let CheckReceipt { run, no_report, counts, .. } = &self.observed.receipt;
+        let own_end = run.ended == "itself"
+            && match (run.exit_code, run.signal) {
+                (Some(code), _) => {
+                    code != i32::from(contract.check.success_exit_code) && !NOT_STARTED.contains(&code)
+                }
+                // Whoever fixes a crash begins with one. The kernel's own (out of memory) tells nothing of the code.
+                (None, signal) => signal != Some(SIGKILL),
+            };
+        let by_exit = contract.metric.from == MetricFrom::Exit;
+        let shown = match contract.report_format() {
+            Format::None => by_exit,
+            format => {
+                let failed = counts.as_ref().is_some_and(|counts| counts.failed > 0);
+                let report = self.evidence.iter().find(|file| file.name == "report");
+                let unbuilt = report
+                    .and_then(|report| crate::check::parse(format, &report.content).err())
+                    .is_some_and(|problem| problem.is_of_the_code());
+                (unbuilt && run.signal.is_none()) || (by_exit && (failed || run.signal.is_some()))
+            }
+        };
+        own_end && no_report.is_none() && shown
+    }
+
+    /// The end of what the check printed: name of the evidence and text.
+    pub fn printed(&self, contract: &Contract, lines: usize) -> Vec<(String, String)> {
+        let report_is_file = contract.check.report.is_some();
+        self.evidence
+            .iter()
+            .filter(|file| file.name.starts_with("check.") || (file.name == "report" && !report_is_file))
+            .map(|file| (file.name.clone(), last_lines(&file.content, lines)))
+            .filter(|(_, text)| !text.is_empty())
+            .collect()
+    }
+}
+
+/// Exit codes of a shell that did not start what it was told to.
+const NOT_STARTED: [i32; 2] = [126, 127];
+
+/// The number of the signal that nothing survives, on every system.
+const SIGKILL: i32 = 9;
+
+/// The last lines of an output.
+fn last_lines(output: &[u8], count: usize) -> String {
+    let text = String::from_utf8_lossy(output);
+    let lines: Vec<&str> = text.trim_end().lines().collect();
+    lines[lines.len().saturating_sub(count)..].join("\n")
 }
 
 impl Session<'_> {
@@ -39,13 +104,46 @@ impl Session<'_> {
         Ok(Some(Measured { observed, sandbox, evidence, target_met }))
     }
 
+    /// Nobody shall pay for attempts that cannot be judged. Nothing is recorded, so that the next run measures anew: what
+    /// is at fault may be this machine.
+    fn without_verdict(&self, measured: &Measured, problem: &str) -> Error {
+        const LINES: usize = 10;
+        let contract = &self.tip.contract;
+        for (name, text) in measured.printed(contract, LINES) {
+            (self.say)(&format!("{}: the end of {name}:", self.id));
+            for line in text.lines() {
+                (self.say)(&format!("{}:   {}", self.id, one_line(line, 200)));
+            }
+        }
+        let mut error = Error::workspace(format!(
+            "the check gives no verdict on the base {}, neither green nor red: {problem}",
+            contract.base.commit.short()
+        ));
+        if measured.observed.receipt.run.exit_code.is_some_and(|code| NOT_STARTED.contains(&code)) {
+            error = error.hint("a program that it starts is not found or not executable in the sandbox");
+        }
+        if matches!(contract.metric.from, MetricFrom::Regex | MetricFrom::Json)
+            && measured.observed.receipt.run.exit_code != Some(i32::from(contract.check.success_exit_code))
+        {
+            error = error.hint("a check that only prints a number must exit with check.success_exit_code");
+        }
+        error
+            .hint(format!("mend what is missing on this machine, then go on: git loop run {}", self.id))
+            .hint("or mend the check and start another loop; try it first: git loop start ID --dry-run")
+            .hint("a base that does not build is red with format = \"libtest\", or where the exit code alone judges: metric.from = \"exit\", format = \"none\"")
+    }
+
     /// Measures the base and records it. A base that meets the target already halts the loop. False if it was
     /// interrupted; nothing is recorded then.
     pub(super) fn baseline(&mut self) -> Result<bool> {
         (self.say)(&format!("{}: baseline: check", self.id));
-        let Some(Measured { observed, sandbox, evidence, target_met }) = self.measure_base()? else {
+        let Some(measured) = self.measure_base()? else {
             return Ok(false);
         };
+        if let Some(problem) = measured.no_verdict(&self.tip.contract) {
+            return Err(self.without_verdict(&measured, problem));
+        }
+        let Measured { observed, sandbox, evidence, target_met } = measured;
         let metric = observed.receipt.metric;
         let problem = observed.receipt.problem.clone();
         let base = self.tip.contract.base.commit;
@@ -82,11 +180,7 @@ impl Session<'_> {
             (Some(metric), _) => (self.say)(&format!("{}: baseline: {name} {metric}", self.id)),
             (None, problem) => {
                 let why = problem.as_deref().unwrap_or("the check gave none");
-                (self.say)(&format!("{}: baseline: no metric: {why}", self.id));
-                (self.say)(&format!(
-                    "hint: if that is not what is to be mended: git loop show {} 0",
-                    self.id
-                ));
+                (self.say)(&format!("{}: baseline: red, without a metric: {why}", self.id));
             }
         }
         Ok(true)

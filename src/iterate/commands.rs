@@ -8,17 +8,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use gix::bstr::BString;
-use gix::objs::tree::EntryKind;
 
 use super::iteration::Draft;
 use super::places::Scratch;
 use super::session::Session;
 use crate::check::{Format, MAX_REPORT};
-use crate::contract::{CommandLine, NetworkTerms, Preset};
+use crate::contract::{CommandLine, Contract, NetworkTerms, Preset};
 use crate::error::{Error, Result, ResultExt};
 use crate::host::HostEnv;
 use crate::ledger::append::EvidenceFile;
-use crate::ledger::observe::{Capture, Sample, blob_id, evidence_name, has_metric_source};
+use crate::ledger::observe::{Capture, Sample, blob_id, evidence_name, has_metric_source, has_verdict};
 use crate::ledger::receipt::{CostBasis, CostReceipt, NoReport, RunReceipt, WorkerReceipt};
 use crate::ledger::rederive::NOT_STARTED;
 use crate::oid::Oid;
@@ -48,6 +47,18 @@ impl Tools {
     pub fn new(host: &HostEnv) -> Self {
         let host = host.vars().iter().map(|(name, value)| (name.clone(), value.clone())).collect();
         Self { host, toolchain: OnceCell::new() }
+    }
+
+    /// The tools of a contract's presets, as they were found when they were first wanted: all iterations of a session
+    /// have the same.
+    pub fn toolchain(&self, contract: &Contract) -> Result<&Toolchain> {
+        if let Some(found) = self.toolchain.get() {
+            return Ok(found);
+        }
+        let presets: Vec<toolchain::Preset> =
+            contract.sandbox.presets.iter().copied().map(Into::into).collect();
+        let found = toolchain::resolve(&presets, &self.host, None)?;
+        Ok(self.toolchain.get_or_init(|| found))
     }
 }
 
@@ -86,6 +97,7 @@ impl Capture {
         };
         keep("report", self.report);
         keep("metric-source", self.metric_source);
+        keep("verdict", self.verdict);
         files
     }
 }
@@ -120,7 +132,7 @@ impl Session<'_> {
         let evidence_file = io.join("evidence.json");
         let mut toolchain = self.toolchain()?.clone();
         // A worker is the user's own tool: it is found where the user would find it.
-        toolchain.path_dirs.extend(self.user_path());
+        toolchain.path_dirs.extend(user_path(self.host));
         let home = make_home(&scratch.path().join("home"), &toolchain)?;
         let host = &self.tools.host;
         let system_dirs = shell::trusted_dirs();
@@ -143,7 +155,7 @@ impl Session<'_> {
             env.push((name.into(), value));
         }
         let (timeout, is_deadline) = self.time_for(worker.timeout_seconds);
-        let argv = Self::argv(&worker.command, &search_dirs(&toolchain), place, "worker")?;
+        let argv = argv(&worker.command, &search_dirs(&toolchain), place, "worker")?;
         let mut readable = toolchain.readable.clone();
         readable.extend(self.read_only());
         readable.extend(sandbox::readable_arguments(&argv));
@@ -293,9 +305,11 @@ impl Session<'_> {
         };
         let mut env = environment::check_env(&request, SOURCE_DATE_EPOCH)?.vars;
         env.extend(self.cargo_target(&scratch)?);
+        let verdict_file = scratch.folder("io")?.join("verdict.json");
+        env.push(("GIT_LOOP_VERDICT".into(), verdict_file.clone().into()));
         env.extend(check.env.iter().map(|(name, value)| (name.into(), value.into())));
         let (timeout, is_deadline) = self.time_for(check.timeout_seconds);
-        let argv = Self::argv(&check.command, &search_dirs(toolchain), linked.path(), "check")?;
+        let argv = argv(&check.command, &search_dirs(toolchain), linked.path(), "check")?;
         let mut readable = toolchain.readable.clone();
         readable.extend(self.read_only());
         let command = Command {
@@ -331,7 +345,13 @@ impl Session<'_> {
             Err(error) => return Err(error.into()),
         };
         let receipt = run_receipt(&argv, &outcome, is_deadline);
-        let capture = self.capture(&outcome, linked.path(), report_path.as_deref(), planted);
+        let mut capture = self.capture(&outcome, linked.path(), report_path.as_deref(), planted);
+        if has_verdict(contract) {
+            let read = read_capped(&verdict_file, MAX_REPORT as u64 + 1);
+            let read =
+                read.filter(|bytes| bytes.len() <= MAX_REPORT && is_inside(scratch.path(), &verdict_file));
+            capture.verdict = read.map(|bytes| self.redact(bytes));
+        }
         if building_warm && outcome.ended == Ended::Itself {
             if let Some(report) = &report_path {
                 // The report of this run must not lie in the way of the next one's.
@@ -343,7 +363,9 @@ impl Session<'_> {
         let capture = match self.changed_frozen(linked.path()) {
             None => capture,
             // What judges was not what was frozen any more: a program under test had written to it.
-            Some(_) => Capture { report: None, no_report: Some(NoReport::FrozenChanged), ..capture },
+            Some(_) => {
+                Capture { report: None, verdict: None, no_report: Some(NoReport::FrozenChanged), ..capture }
+            }
         };
         let mut evidence = Vec::new();
         // Where the report is the output, it is kept whole already.
@@ -382,76 +404,18 @@ impl Session<'_> {
         let whole = outcome.stdout.whole.clone().map(|bytes| self.redact(bytes));
         let Some(path) = report_path else {
             let no_report = whole.is_none().then_some(NoReport::TooLarge);
-            return Capture { report: whole, metric_source: None, no_report };
+            return Capture { report: whole, no_report, ..Capture::default() };
         };
         let metric_source = if has_metric_source(&self.tip.contract) { whole } else { None };
         if planted {
-            return Capture { report: None, metric_source, no_report: Some(NoReport::Planted) };
+            return Capture { metric_source, no_report: Some(NoReport::Planted), ..Capture::default() };
         }
         match read_capped(path, MAX_REPORT as u64 + 1).filter(|_| is_inside(place, path)) {
             Some(bytes) if bytes.len() > MAX_REPORT => {
-                Capture { report: None, metric_source, no_report: Some(NoReport::TooLarge) }
+                Capture { metric_source, no_report: Some(NoReport::TooLarge), ..Capture::default() }
             }
-            Some(bytes) => Capture { report: Some(self.redact(bytes)), metric_source, no_report: None },
-            None => Capture { report: None, metric_source, no_report: Some(NoReport::NotWritten) },
-        }
-    }
-
-    /// Fails if the program of a command cannot be found, before anything is recorded.
-    pub(super) fn command_line(&self, command: &CommandLine, worker: bool, green: Oid) -> Result<()> {
-        let mut toolchain = self.toolchain()?.clone();
-        if worker {
-            toolchain.path_dirs.extend(self.user_path());
-        }
-        let what = if worker { "worker" } else { "check" };
-        if let CommandLine::Exec(words) = command
-            && let Some(script) = words.first().filter(|word| is_relative(word))
-        {
-            let unreadable = || format!("green {green} cannot be read");
-            let tree = self.repo.commit_tree(green.0).or_workspace(unreadable)?;
-            let path = script.trim_start_matches("./");
-            let entry = self.repo.entry_at(tree, path.into()).or_workspace(unreadable)?;
-            return match entry.map(|entry| entry.mode) {
-                Some(EntryKind::BlobExecutable | EntryKind::Link) => Ok(()),
-                Some(_) => Err(Error::workspace(format!(
-                    "the {what}'s program {script} is not executable in {green}"
-                ))
-                .hint(format!(
-                    "git update-index --chmod=+x {path}, commit it, or run it with its interpreter"
-                ))),
-                None => Err(Error::workspace(format!(
-                    "the {what}'s program {script} is not in the tree of {green}"
-                ))
-                .hint("commit it, or name a program outside the repository by its absolute path")),
-            };
-        }
-        Self::argv(command, &search_dirs(&toolchain), &self.places.worktrees, what).map(|_| ())
-    }
-
-    /// Program and arguments; the program by its absolute path, unless it lies in the worktree itself.
-    fn argv(command: &CommandLine, dirs: &[PathBuf], place: &Path, what: &str) -> Result<Vec<OsString>> {
-        match command {
-            CommandLine::Shell(line) => Ok(shell::shell_argv(line)?),
-            CommandLine::Exec(words) => {
-                let mut argv: Vec<OsString> = words.iter().map(OsString::from).collect();
-                let program = argv.first().cloned().unwrap_or_default();
-                if words.first().is_some_and(|word| is_relative(word)) {
-                    // A script of the repository: there in the base when the session was opened.
-                    return Ok(argv);
-                }
-                match shell::resolve_program(&program, dirs, place) {
-                    Some(path) => {
-                        argv[0] = path.into();
-                        Ok(argv)
-                    }
-                    None => {
-                        let shown: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
-                        Err(Error::workspace(format!("the {what}'s program {} is not found", program.display()))
-                            .hint(format!("looked in {}", shown.join(", ")))
-                            .hint("install it, or start a loop with its absolute path, its toolchain in sandbox.presets or its folder in sandbox.read_only"))
-                    }
-                }
-            }
+            Some(bytes) => Capture { report: Some(self.redact(bytes)), metric_source, ..Capture::default() },
+            None => Capture { metric_source, no_report: Some(NoReport::NotWritten), ..Capture::default() },
         }
     }
 
@@ -494,21 +458,9 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The tools of the contract's presets, as they were found when they were first wanted: all iterations of a session have the same.
-    fn toolchain(&self) -> Result<&Toolchain> {
-        if let Some(found) = self.tools.toolchain.get() {
-            return Ok(found);
-        }
-        let presets: Vec<toolchain::Preset> =
-            self.tip.contract.sandbox.presets.iter().copied().map(Into::into).collect();
-        let found = toolchain::resolve(&presets, &self.tools.host, None)?;
-        Ok(self.tools.toolchain.get_or_init(|| found))
-    }
-
-    /// The absolute folders of the user's own `PATH`.
-    fn user_path(&self) -> Vec<PathBuf> {
-        let path = self.host.var("PATH").unwrap_or_default();
-        std::env::split_paths(path).filter(|folder| folder.is_absolute()).collect()
+    /// The tools of the contract's presets.
+    pub(super) fn toolchain(&self) -> Result<&Toolchain> {
+        self.tools.toolchain(&self.tip.contract)
     }
 
     fn read_only(&self) -> Vec<PathBuf> {
@@ -566,13 +518,20 @@ impl Session<'_> {
             .filter(|(_, value)| value.len() >= SHORTEST_SECRET)
     }
 
-    /// Copies the warm folders, if there are any, into a fresh worktree.
+    /// Copies the warm folders, if there are any, into a fresh worktree. Where a candidate has a file or a link in the
+    /// place of one or of a folder above it, that one is left out: what it is worth then, the check says.
     pub(super) fn copy_warm(&self, place: &Path) -> Result<()> {
         let folders = self.warm_folders();
         if folders.is_empty() || !self.places.warm.exists() {
             return Ok(());
         }
-        WarmLayers::prepare(&self.places.warm, &folders)?.copy_to(place)?;
+        for folder in WarmLayers::prepare(&self.places.warm, &folders)?.copy_to(place)?.left_out {
+            (self.say)(&format!(
+                "{}: the warm folder {} is left out: the candidate has something else in its place",
+                self.id,
+                crate::escape::escape_path(folder.as_ref())
+            ));
+        }
         Ok(())
     }
 
@@ -614,8 +573,10 @@ impl Session<'_> {
     /// Removes the warm folders from a worker's worktree: they are no part of a candidate.
     pub(super) fn remove_warm(&self, place: &Path) -> Result<()> {
         for folder in &self.tip.contract.worktree.warm {
-            // A worker may have put a link on the way; what it leads to is not ours to remove.
-            if is_plain(place, folder) {
+            let above = folder.trim_end_matches('/').rsplit_once('/').map_or("", |(above, _)| above);
+            // A worker may have put a link or a file on the way; what it leads to is not ours to remove. What lies in
+            // the very place of the folder is, whatever it is: no candidate has anything there.
+            if is_plain(place, above) && place.join(above).is_dir() {
                 worktree::remove_all(&place.join(folder))?;
             }
         }
@@ -627,8 +588,41 @@ impl Session<'_> {
     }
 }
 
+/// Program and arguments; the program by its absolute path, unless it lies in the worktree itself.
+pub(super) fn argv(
+    command: &CommandLine,
+    dirs: &[PathBuf],
+    place: &Path,
+    what: &str,
+) -> Result<Vec<OsString>> {
+    let words = match command {
+        CommandLine::Shell(line) => return Ok(shell::shell_argv(line)?),
+        CommandLine::Exec(words) => words,
+    };
+    let mut argv: Vec<OsString> = words.iter().map(OsString::from).collect();
+    let program = argv.first().cloned().unwrap_or_default();
+    if words.first().is_some_and(|word| is_relative(word)) {
+        // A script of the repository: there in the base when the session was opened.
+        return Ok(argv);
+    }
+    let Some(path) = shell::resolve_program(&program, dirs, place) else {
+        let shown: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+        return Err(Error::workspace(format!("the {what}'s program {} is not found", program.display()))
+            .hint(format!("looked in {}", shown.join(", ")))
+            .hint("install it, or start a loop with its absolute path, its toolchain in sandbox.presets or its folder in sandbox.read_only"));
+    };
+    argv[0] = path.into();
+    Ok(argv)
+}
+
+/// The absolute folders of the user's own `PATH`.
+pub(super) fn user_path(host: &HostEnv) -> Vec<PathBuf> {
+    let path = host.var("PATH").unwrap_or_default();
+    std::env::split_paths(path).filter(|folder| folder.is_absolute()).collect()
+}
+
 /// The folders in which a program is looked for: the toolchain's, then the system's.
-fn search_dirs(toolchain: &Toolchain) -> Vec<PathBuf> {
+pub(super) fn search_dirs(toolchain: &Toolchain) -> Vec<PathBuf> {
     toolchain.path_dirs.iter().cloned().chain(shell::trusted_dirs()).collect()
 }
 
@@ -685,14 +679,14 @@ fn network(terms: NetworkTerms) -> Network {
     }
 }
 
-fn usage_name(usage: crate::contract::Usage) -> &'static str {
+pub(super) fn usage_name(usage: crate::contract::Usage) -> &'static str {
     match usage {
         crate::contract::Usage::Json => "json",
         _ => "none",
     }
 }
 
-fn cost_receipt(usage: usage::Usage) -> CostReceipt {
+pub(super) fn cost_receipt(usage: usage::Usage) -> CostReceipt {
     CostReceipt {
         prompt_tokens: usage.prompt_tokens,
         completion_tokens: usage.completion_tokens,
@@ -751,7 +745,7 @@ fn is_plain(place: &Path, path: &str) -> bool {
 }
 
 /// Whether a program is named by a path in the worktree.
-fn is_relative(word: &str) -> bool {
+pub(super) fn is_relative(word: &str) -> bool {
     word.contains('/') && !Path::new(word).is_absolute()
 }
 

@@ -13,7 +13,7 @@ use crate::ledger::append::{EvidenceFile, Move, Tip, draft, write_signed};
 use crate::ledger::observe::{Compared, observe};
 use crate::ledger::receipt::{
     ChangesReceipt, CheckReceipt, ContextEntry, CostBasis, CostReceipt, GuardViolation, GuardsReceipt,
-    RECEIPT_SCHEMA, Receipt, SandboxReceipt, WorkerReceipt,
+    OutsideReceipt, RECEIPT_SCHEMA, Receipt, SandboxReceipt, WorkerReceipt,
 };
 use crate::ledger::record::{Body, CheckpointBody, HaltedBy, IterationBody, Role};
 use crate::ledger::rederive::{
@@ -37,6 +37,7 @@ pub(super) struct Draft {
     pub candidate_tree: Option<Oid>,
     pub abandoned: Option<String>,
     pub worker: Option<WorkerReceipt>,
+    pub outside: Option<OutsideReceipt>,
     pub context: Vec<ContextEntry>,
     pub cost: CostReceipt,
     pub changes: ChangesReceipt,
@@ -58,6 +59,7 @@ impl Draft {
             candidate_tree: None,
             abandoned: None,
             worker: None,
+            outside: None,
             context: Vec::new(),
             cost: CostReceipt {
                 prompt_tokens: None,
@@ -108,7 +110,7 @@ impl Session<'_> {
     }
 
     /// Announces the iteration: a signed checkpoint, which is also the write-ahead intent.
-    fn checkpoint(&mut self) -> Result<(Draft, String)> {
+    pub(super) fn checkpoint(&mut self) -> Result<(Draft, String)> {
         let environment_id = random_id();
         let iteration = self.tip.state.iteration + 1;
         let base = self.tip.state.last_green_commit;
@@ -192,17 +194,7 @@ impl Session<'_> {
             })
             .collect();
         let tree = Oid(snapshot.tree);
-        let candidate = self.make_candidate(&draft, tree)?;
-        draft.candidate = Some(candidate);
-        draft.candidate_tree = Some(tree);
-        self.move_head(candidate, draft.base)?;
-
-        let judged = judge_tree(repo, &self.guards, draft.base, tree)
-            .or_internal(|| format!("candidate {candidate} cannot be judged"))?;
-        draft.guards = guards_receipt(&judged, &draft.guards.tampered, &draft.guards.left_out);
-        draft.changes = changes_receipt(&judged);
-        fill(&mut draft.facts, &judged, &draft.guards);
-        draft.facts.tampered = draft.guards.tampered.len();
+        self.take_candidate(&mut draft, tree)?;
         draft.facts.worker_failed = draft.worker.as_ref().is_some_and(|worker| worker.failure.is_some());
         if self.decides_without_check(&draft) {
             return Ok(draft);
@@ -222,8 +214,23 @@ impl Session<'_> {
         Ok(draft)
     }
 
-    /// Reads the verdict out of one capture of the check.
-    fn judge_check(&self, draft: &mut Draft, check_tree: Oid, run: CheckRuns) -> Result<()> {
+    /// Makes the candidate of `tree`, moves `head` to it and looks at what it changed.
+    pub(super) fn take_candidate(&self, draft: &mut Draft, tree: Oid) -> Result<()> {
+        let candidate = self.make_candidate(draft, tree)?;
+        draft.candidate = Some(candidate);
+        draft.candidate_tree = Some(tree);
+        self.move_head(candidate, draft.base)?;
+        let judged = judge_tree(self.repo, &self.guards, draft.base, tree)
+            .or_internal(|| format!("candidate {candidate} cannot be judged"))?;
+        draft.guards = guards_receipt(&judged, &draft.guards.tampered, &draft.guards.left_out);
+        draft.changes = changes_receipt(&judged);
+        fill(&mut draft.facts, &judged, &draft.guards);
+        draft.facts.tampered = draft.guards.tampered.len();
+        Ok(())
+    }
+
+    /// Reads the verdict out of what the check's runs left.
+    pub(super) fn judge_check(&self, draft: &mut Draft, check_tree: Oid, run: CheckRuns) -> Result<()> {
         let context = rederive::Context {
             repo: self.repo,
             trust: self.trust,
@@ -245,7 +252,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn decides_without_check(&self, draft: &Draft) -> bool {
+    pub(super) fn decides_without_check(&self, draft: &Draft) -> bool {
         decide::decides_without_check(&self.tip.contract, &self.tip.state, &draft.facts)
     }
 
@@ -472,6 +479,7 @@ impl Session<'_> {
             candidate_tree: draft.candidate_tree,
             abandoned: draft.abandoned.clone(),
             worker: draft.worker.clone(),
+            outside: draft.outside.clone(),
             model: contract.worker.model.clone(),
             sampling: contract.worker.sampling.clone(),
             context: draft.context.clone(),

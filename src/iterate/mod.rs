@@ -3,23 +3,29 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | [`start`] | freezing and signing a contract |
+//! | [`advice`] | what to know before a loop runs |
 //! | [`renew`] | a new contract on the green of a loop that has halted |
 //! | [`session`] | one run of one loop on this machine: what is open while it lasts |
+//! | `preflight` | what must hold before a worker is paid |
 //! | `baseline`, `iteration` | the check on the base; one iteration from checkpoint to record |
 //! | `commands` | the worker and the check as processes, and what they left |
 //! | `places`, `cleaner` | the folders of one environment, and their removal |
 //! | [`context`] | what a worker is given to read |
 //! | [`tamper`] | what a worker must leave alone besides files |
+//! | [`outside`] | iterations whose worker, or also whose check, runs elsewhere |
 //! | `recover` | what a dead runner left: closed, repaired, reclaimed |
 //! | [`interrupt`], `watch` | Ctrl-C, SIGTERM and an operator's stop |
 
+pub mod advice;
 mod baseline;
 mod cleaner;
 mod commands;
 pub mod context;
 pub mod interrupt;
 mod iteration;
+pub mod outside;
 mod places;
+mod preflight;
 mod recover;
 pub mod renew;
 pub mod session;

@@ -15,11 +15,12 @@ use crate::sign::parse_signed;
 
 impl Session<'_> {
     /// Closes an iteration that a dead runner left open, repairs `head` and removes leftover worktrees.
-    pub(super) fn recover(&mut self) -> Result<()> {
+    /// With `keep_open` an open iteration is left to whoever announced it.
+    pub(super) fn recover(&mut self, keep_open: bool) -> Result<()> {
         for name in self.places.reclaim(self.repo, &self.id)? {
             (self.say)(&format!("{}: removed the worktree {name} of a runner that has ended", self.id));
         }
-        if self.tip.state.checkpoint.is_some() {
+        if self.tip.state.checkpoint.is_some() && !keep_open {
             self.close_open_iteration()?;
         }
         if let Some(due) = self.tip.state.due_halt.clone() {
@@ -38,8 +39,7 @@ impl Session<'_> {
         draft.abandoned = Some("the runner ended before it was recorded".to_owned());
         draft.facts.abandoned = true;
         let head = self.id.refs().head();
-        let found =
-            self.repo.read_ref(head.as_ref()).or_workspace(|| format!("{head} cannot be read"))?.map(Oid);
+        let found = self.repo.read_ref(head.as_ref())?.map(Oid);
         if let Some(found) = found
             && let Some(tree) = self.is_candidate_of(found, &draft)
         {
@@ -81,9 +81,9 @@ impl Session<'_> {
     }
 
     /// Puts `head` where the ledger says: at green, as no iteration is under way.
-    fn repair_head(&self) -> Result<()> {
+    pub(super) fn repair_head(&self) -> Result<()> {
         let head = self.id.refs().head();
-        let found = self.repo.read_ref(head.as_ref()).or_workspace(|| format!("{head} cannot be read"))?;
+        let found = self.repo.read_ref(head.as_ref())?;
         let green = self.tip.state.last_green_commit;
         if found == Some(green.0) {
             return Ok(());

@@ -27,6 +27,7 @@ use super::commands::Tools;
 use super::context;
 use super::interrupt::Interrupt;
 use super::places::Places;
+use super::start::open_history_is_closed;
 use super::watch::{Expected, Watcher};
 
 /// What a run is asked to do.
@@ -84,13 +85,15 @@ pub struct Opening<'a> {
     pub say: &'a dyn Fn(&str),
     /// Where a warning goes.
     pub warn: &'a dyn Fn(&str),
+    /// Whether an open iteration is somebody else's who will bring its candidate, rather than what a dead runner left.
+    pub keep_open: bool,
 }
 
 impl<'a> Session<'a> {
     /// Opens a loop for running: takes its lock, verifies its ledger (once: from here on nobody else runs it), chooses the
     /// sandbox and closes what a dead runner left open.
     pub fn open(opening: Opening<'a>) -> Result<Self> {
-        let Opening { repo, host, trust, author, id, interrupt, say, warn } = opening;
+        let Opening { repo, host, trust, author, id, interrupt, say, warn, keep_open } = opening;
         let lock = LoopLock::acquire(repo.common_dir(), &id, At::now().timestamp())?;
         let chain = verified_chain(repo, &id, trust)?;
         for warning in &chain.warnings {
@@ -119,7 +122,7 @@ impl<'a> Session<'a> {
             say,
             _lock: lock,
         };
-        this.recover()?;
+        this.recover(keep_open)?;
         Ok(this)
     }
 
@@ -130,6 +133,17 @@ impl<'a> Session<'a> {
 
     /// Runs until the loop halts, once if asked to, or until it is interrupted.
     pub fn run(mut self, options: SessionOptions) -> Result<RunEnd> {
+        if self.tip.contract.check.external && self.tip.state.phase != Phase::Halted {
+            return Err(Error::workspace(format!(
+                "the check of loop `{}` runs elsewhere; it cannot be run here",
+                self.id
+            ))
+            .hint(format!("ask for an iteration: git loop checkpoint {} --json", self.id))
+            .hint(format!(
+                "and bring what came of it: git loop record {} --candidate REV --verdict FILE",
+                self.id
+            )));
+        }
         if self.tip.state.phase == Phase::Halted {
             if !self.may_resume(options) {
                 return Ok(self.end());
@@ -156,6 +170,7 @@ impl<'a> Session<'a> {
                 }
                 continue;
             }
+            self.can_record()?;
             if let Err(error) = self.iteration()
                 && !self.refresh()?
             {
@@ -241,6 +256,7 @@ impl<'a> Session<'a> {
         match self.tip.state.halt_reason {
             Some(HaltReason::OperatorStopped) => options.resume,
             Some(HaltReason::WorkspaceInvalid) => true,
+            Some(HaltReason::HumanRequired) => self.tip.state.blocking_findings() == 0,
             _ => false,
         }
     }
@@ -249,22 +265,6 @@ impl<'a> Session<'a> {
         let halt = self.tip.state.halt.unwrap_or(self.tip.id);
         self.append(Body::Resume(ResumeBody { halt, message: None }), self.now(), "loop: resume")?;
         (self.say)(&format!("{}: resumed", self.id));
-        Ok(())
-    }
-
-    /// What must hold before any worker money is spent, besides the test signature that was made already.
-    fn preflight(&self) -> Result<()> {
-        // A receipt goes into the notes; better to say now that they are in the middle of a merge than after a worker ran.
-        self.repo.check_no_notes_merge(self.id.refs().notes().as_ref())?;
-        let contract = &self.tip.contract;
-        let green = self.tip.state.last_green_commit;
-        self.command_line(&contract.worker.command, true, green)?;
-        self.command_line(&contract.check.command, false, green)?;
-        for name in &contract.worker.env {
-            if self.host.var(name).is_none() {
-                (self.say)(&format!("note: {name} is not set; the contract passes it to the worker"));
-            }
-        }
         Ok(())
     }
 }
@@ -339,6 +339,8 @@ pub struct Rehearsal {
     pub metric: Option<f64>,
     /// Why there is no metric.
     pub problem: Option<String>,
+    /// Whether a run would stop before its first worker, as there is nothing to measure against.
+    pub no_verdict: bool,
     /// The end of what the check printed: name of the evidence and text. Nothing of a rehearsal is kept.
     pub printed: Vec<(String, String)>,
     /// The failing tests.
@@ -379,16 +381,11 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
     let interrupt = session.interrupt.clone();
     let measured = session.measure_base()?.ok_or_else(|| interrupt.error("the rehearsal"))?;
     let contract = &session.tip.contract;
+    let no_verdict = measured.no_verdict(contract).is_some();
+    let printed = measured.printed(contract, 20);
     let receipt = measured.observed.receipt;
-    let report_is_file = contract.check.report.is_some();
-    let printed = measured
-        .evidence
-        .iter()
-        .filter(|file| file.name.starts_with("check.") || (file.name == "report" && !report_is_file))
-        .map(|file| (file.name.clone(), last_lines(&file.content)))
-        .filter(|(_, text)| !text.is_empty())
-        .collect();
     Ok(Rehearsal {
+        no_verdict,
         printed,
         metric_name: contract.metric.name.clone(),
         target: contract.metric.target,
@@ -398,14 +395,6 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
         target_met: measured.target_met,
         seconds: receipt.run.duration_ms as f64 / 1000.0,
     })
-}
-
-/// The last lines of an output.
-fn last_lines(output: &[u8]) -> String {
-    const LINES: usize = 20;
-    let text = String::from_utf8_lossy(output);
-    let lines: Vec<&str> = text.trim_end().lines().collect();
-    lines[lines.len().saturating_sub(LINES)..].join("\n")
 }
 
 /// The body of a halt record after `tip`.
@@ -431,14 +420,24 @@ pub(super) fn verified_tip(repo: &Repo, id: &LoopId, trust: &TrustRoot) -> Resul
 fn verified_chain(repo: &Repo, id: &LoopId, trust: &TrustRoot) -> Result<Chain> {
     let name = id.refs().ledger();
     let tip = repo
-        .read_ref(name.as_ref())
-        .or_workspace(|| format!("{name} cannot be read"))?
+        .read_ref(name.as_ref())?
         .ok_or_else(|| Error::usage(format!("there is no loop `{id}` in this repository")))?;
     Ok(verify_ledger(repo, id, tip, trust, At::now(), |_| {})?.into_inner())
 }
 
 /// The strongest adapter that the contract allows and this machine has.
 fn choose_adapter(repo: &Repo, contract: &Contract) -> Result<sandbox::Adapter> {
+    let adapter = strongest_adapter(repo, contract)?;
+    // A weaker one is never taken in its place: whoever allowed it meant machines that have no other.
+    match adapter {
+        sandbox::Adapter::Landlock if contract.sandbox.worker_history == HistoryTerms::Open => {
+            Err(open_history_is_closed(&contract.loop_id))
+        }
+        _ => Ok(adapter),
+    }
+}
+
+fn strongest_adapter(repo: &Repo, contract: &Contract) -> Result<sandbox::Adapter> {
     let minimum = repo.config().loop_min_sandbox();
     if let Some(word) = minimum.as_deref().filter(|word| !["landlock", "none"].contains(word)) {
         return Err(Error::workspace(format!("loop.minSandbox = {word:?} names no sandbox that is built"))

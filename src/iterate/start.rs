@@ -3,9 +3,11 @@
 use gix::ObjectId;
 
 use crate::at::At;
+use crate::contract::file::History;
 use crate::contract::resolve::resolve;
-use crate::contract::{Contract, LoopFile};
-use crate::error::{Error, Result, ResultExt};
+use crate::contract::{Adapter, Contract, LoopFile};
+use crate::error::{Error, Kind, Result, ResultExt};
+use crate::exit::HaltReason;
 use crate::gate::POLICY_FILE;
 use crate::git::Expect;
 use crate::git::Repo;
@@ -59,7 +61,34 @@ pub fn freeze(
     };
     let starter = starter.cloned().ok_or_else(|| Error::workspace("the signing key has no principal"))?;
     let resolved = resolve(repo, id, file, base, trust, &starter)?;
-    Ok((resolved.contract, starter, resolved.warnings))
+    let contract = resolved.contract;
+    if contract.sandbox.worker_history == History::Open && !contract.sandbox.allowed.contains(&Adapter::None)
+    {
+        return Err(open_history_is_closed(id.as_str()));
+    }
+    Ok((contract, starter, resolved.warnings))
+}
+
+/// The refusal of `history = "open"` under an adapter that closes the repository. Only its objects could be opened to a
+/// worker, and its configuration may hold passwords, its folder `loops` a key.
+pub(super) fn open_history_is_closed(id: &str) -> Error {
+    Error::new(
+        Kind::Halt(HaltReason::IsolationUnsatisfiable),
+        format!(
+            "loop `{id}` asks for sandbox.worker.history = \"open\", and the sandbox landlock closes the repository to the \
+             worker"
+        ),
+    )
+    .hint("leave it out: with \"sealed\", the default, git works in the worktree on a copy of the base commit")
+    .hint("or allow no sandbox at all: sandbox.allowed = [\"none\"]")
+}
+
+/// What to know of a contract that some machines would refuse for its history.
+pub(super) fn history_needs(contract: &Contract) -> Option<String> {
+    let asks = contract.sandbox.worker_history == History::Open;
+    (asks && contract.sandbox.allowed.iter().any(|adapter| *adapter != Adapter::None)).then(|| {
+        "sandbox.worker.history = \"open\" is refused (30) wherever a sandbox works: it closes the repository".to_owned()
+    })
 }
 
 /// Signs `contract` at `at` and creates the refs of the loop.

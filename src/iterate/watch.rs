@@ -8,6 +8,8 @@ use std::time::Duration;
 
 use super::interrupt::Interrupt;
 use crate::git::{LoopId, Repo};
+use crate::ledger::load::RecordCommit;
+use crate::ledger::record::Kind;
 use crate::oid::Oid;
 
 /// How often the ledger is looked at. An operator waits at most this long before the worker is ended.
@@ -49,6 +51,7 @@ impl Watcher {
                 // What cannot be read now is looked at again; the record's compare-and-swap decides in the end.
                 if let Ok(Some(tip)) = repo.read_ref(name.as_ref())
                     && !expected.has(Oid(tip))
+                    && !adds_findings(&repo, Oid(tip), &expected)
                 {
                     interrupt.set();
                 }
@@ -56,6 +59,26 @@ impl Watcher {
         });
         Self { quit: Some(quit), thread: Some(thread) }
     }
+}
+
+/// How many records are read to see whether they are findings.
+const FINDINGS: usize = 100;
+
+/// Whether nothing but findings came after what is expected. They count when the iteration is recorded; until then its worker may
+/// go on.
+fn adds_findings(repo: &Repo, tip: Oid, expected: &Expected) -> bool {
+    let mut current = tip;
+    for _ in 0..FINDINGS {
+        let Ok(commit) = RecordCommit::read(repo, current.0) else { return false };
+        match commit.prev() {
+            Some(prev) if commit.is(Kind::Finding) => current = Oid(prev),
+            _ => return false,
+        }
+        if expected.has(current) {
+            return true;
+        }
+    }
+    false
 }
 
 impl Drop for Watcher {

@@ -1,10 +1,10 @@
 //! The fold: state before, one record, state after. Pure; also the law of which record may follow which.
 
-use super::receipt::{CheckReceipt, CostBasis, Receipt};
-use super::record::{Body, HaltedBy, Kind, Record, Status, Verdict};
+use super::receipt::{CheckReceipt, CostBasis, CostReceipt, Receipt};
+use super::record::{Body, FindingAction, HaltedBy, Kind, Record, Status, Verdict};
 use super::state::{
-    Approval, BaselineState, Comprehension, Counters, DueHalt, MODE, MetricIntegrity, OpenCheckpoint, Phase,
-    Regressions, STATE_SCHEMA, SameFailures, Signer, State,
+    Approval, BaselineState, Comprehension, Counters, DueHalt, MODE, MetricIntegrity, OpenCheckpoint,
+    OpenFinding, Phase, Regressions, STATE_SCHEMA, SameFailures, Signer, State,
 };
 use crate::contract::{Class, Contract};
 use crate::decide::{BaselineEvidence, Costs, FailingSets, Outcome, after_baseline, before_start};
@@ -77,7 +77,6 @@ pub fn begin(contract: &Contract) -> State {
             costs: Costs::default(),
             best_noise: None,
             green_tests: None,
-            blocking_findings: None,
             holdout_red: None,
             local_defenses: None,
         },
@@ -87,6 +86,7 @@ pub fn begin(contract: &Contract) -> State {
         // Who made what a renewal starts from is no independent reviewer of it.
         submitters: contract.renewal.as_ref().map_or_else(Vec::new, |renewal| renewal.submitters.clone()),
         approvals: Vec::new(),
+        findings: contract.renewal.as_ref().map_or_else(Vec::new, |renewal| renewal.findings.clone()),
     }
 }
 
@@ -103,6 +103,11 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
     {
         open.record = record.prev;
     }
+    if let Some(last) = state.findings.last_mut()
+        && last.record.is_none()
+    {
+        last.record = record.prev;
+    }
     if let Some(due) = &state.due_halt
         && kind != Kind::Halt
     {
@@ -112,6 +117,9 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
         Body::Contract(_) => return Err(out_of_place(kind, "a ledger has one contract".to_owned())),
         Body::Baseline(body) => {
             expect_phase(&state, kind, Phase::Created)?;
+            if contract.check.external {
+                return Err(out_of_place(kind, "the check of this loop runs elsewhere".to_owned()));
+            }
             if state.baseline.is_some() {
                 return Err(out_of_place(kind, "there is a baseline already".to_owned()));
             }
@@ -147,7 +155,7 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
         }
         Body::Checkpoint(body) => {
             expect_running(&state, kind)?;
-            if state.baseline.is_none() {
+            if state.baseline.is_none() && !contract.check.external {
                 return Err(out_of_place(kind, "there is no baseline yet".to_owned()));
             }
             if let Some(open) = &state.checkpoint {
@@ -183,7 +191,7 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
                 ));
             }
             submitted(&mut state, record);
-            count_iteration(&mut state, receipt);
+            count_iteration(contract, &mut state, receipt);
         }
         Body::Halt(body) => {
             if state.phase == Phase::Halted {
@@ -237,9 +245,11 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
             }
             expect(kind, "halt", &Some(body.halt), &state.halt)?;
             match state.halt_reason {
-                Some(
-                    HaltReason::OperatorStopped | HaltReason::HumanRequired | HaltReason::WorkspaceInvalid,
-                ) => {}
+                Some(HaltReason::OperatorStopped | HaltReason::WorkspaceInvalid) => {}
+                Some(HaltReason::HumanRequired) if state.blocking_findings() == 0 => {}
+                Some(HaltReason::HumanRequired) => {
+                    return Err(out_of_place(kind, "a finding that blocks is open".to_owned()));
+                }
                 other => {
                     let other = other.map_or("a halt without a reason", HaltReason::as_str);
                     return Err(out_of_place(kind, format!("`{other}` cannot be resumed")));
@@ -287,10 +297,36 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
             expect(kind, "halt", &Some(body.halt), &state.halt)?;
             expect(kind, "candidate", &body.candidate, &state.last_green_commit)?;
             expect(kind, "tip", &Some(body.tip), &record.prev)?;
+            if state.blocking_findings() > 0 {
+                return Err(out_of_place(kind, "a finding that blocks is open".to_owned()));
+            }
             if state.approvals.is_empty() {
                 return Err(out_of_place(kind, "no independent review approves it".to_owned()));
             }
             state.status = Status::Succeeded;
+        }
+        Body::Finding(body) => {
+            if state.status == Status::Succeeded {
+                return Err(out_of_place(kind, "the loop is promoted".to_owned()));
+            }
+            match body.action {
+                FindingAction::Add => {
+                    expect(kind, "finding", &body.finding, &None)?;
+                    state.findings.push(OpenFinding {
+                        record: None,
+                        severity: body.severity,
+                        principal: record.actor.principal.clone(),
+                    });
+                }
+                FindingAction::Resolve => {
+                    let open = state.findings.iter().position(|open| open.record == body.finding);
+                    let Some(open) = open.filter(|_| body.finding.is_some()) else {
+                        return Err(out_of_place(kind, "no such finding is open".to_owned()));
+                    };
+                    expect(kind, "severity", &body.severity, &state.findings[open].severity)?;
+                    state.findings.remove(open);
+                }
+            }
         }
     }
     Ok(state)
@@ -311,7 +347,15 @@ pub fn status_of(reason: HaltReason) -> Status {
     }
 }
 
-fn count_iteration(state: &mut State, receipt: &Receipt) {
+/// Whether a limit of the contract is on something that is not known of this run: its money, which always has one, or
+/// its tokens. An interrupted run is charged its reservation instead.
+fn is_cost_unknown(contract: &Contract, cost: &CostReceipt) -> bool {
+    let tokens_unknown = cost.prompt_tokens.is_none() || cost.completion_tokens.is_none();
+    cost.usd.is_none()
+        || (contract.limits.tokens.is_some() && cost.basis == CostBasis::Reported && tokens_unknown)
+}
+
+fn count_iteration(contract: &Contract, state: &mut State, receipt: &Receipt) {
     let decision = &receipt.decision;
     state.iteration = receipt.iteration;
     if let Some(usd) = receipt.cost.usd {
@@ -321,7 +365,8 @@ fn count_iteration(state: &mut State, receipt: &Receipt) {
             state.counters.largest_usd = state.counters.largest_usd.max(usd);
             state.counters.costs = state.counters.costs.with(usd);
         }
-    } else {
+    }
+    if is_cost_unknown(contract, &receipt.cost) {
         state.counters.unknown_costs += 1;
     }
     let tokens =

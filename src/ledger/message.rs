@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use super::record::{Body, HaltedBy, Kind, Record, Verdict};
+use super::record::{Body, FindingAction, HaltedBy, Kind, Record, Verdict};
 use crate::contract::Contract;
 use crate::decide::{Decision, DecisionStatus, Outcome};
 use crate::escape::escape_terminal;
@@ -68,6 +68,17 @@ pub fn subject(contract: &Contract, record: &Record) -> String {
                 one_line(&record.actor.principal, OBJECTIVE_CHARS)
             )
         }
+        Body::Finding(body) => {
+            let who = one_line(&record.actor.principal, OBJECTIVE_CHARS);
+            match body.action {
+                FindingAction::Add => format!("finding: {} by {who}", body.severity.as_str()),
+                FindingAction::Resolve => {
+                    let which =
+                        body.finding.map_or_else(String::new, |finding| format!(" {}", finding.short()));
+                    format!("finding{which} resolved by {who}")
+                }
+            }
+        }
     }
 }
 
@@ -84,7 +95,7 @@ pub fn trailers(record: &Record) -> Vec<(&'static str, String)> {
         ("Loop-Seq", record.seq.to_string()),
     ];
     match &record.body {
-        Body::Contract(_) | Body::Baseline(_) | Body::Resume(_) => {}
+        Body::Contract(_) | Body::Baseline(_) | Body::Resume(_) | Body::Finding(_) => {}
         Body::Checkpoint(body) => list.push(("Loop-Iteration", body.iteration.to_string())),
         Body::Iteration(body) => {
             let receipt = &body.receipt;

@@ -17,6 +17,7 @@ pub mod fold;
 pub mod load;
 pub mod message;
 pub mod observe;
+pub mod outside;
 pub mod parent;
 pub mod receipt;
 pub mod record;

@@ -5,6 +5,7 @@ use crate::canonical::{canonical_json, sha256_of};
 use crate::check::repeat::{median, noise};
 use crate::check::{
     self, CheckFacts, Format, Judgement, MetricSource, Observation, ReportProblem, TestSets, judge,
+    verdict_file,
 };
 use crate::contract::Contract;
 use crate::decide::CheckEvidence;
@@ -18,6 +19,8 @@ pub struct Capture {
     pub report: Option<Vec<u8>>,
     /// What a `regex` or `json` metric is read from, where that is not the report itself.
     pub metric_source: Option<Vec<u8>>,
+    /// The verdict that the check wrote, where the contract reads one.
+    pub verdict: Option<Vec<u8>>,
     /// Why `report` is `None`.
     pub no_report: Option<NoReport>,
 }
@@ -61,7 +64,22 @@ impl Sample {
     fn look(&self, contract: &Contract, baseline: Option<&TestSets>) -> Look {
         let Self { run, capture } = self;
         let format = contract.report_format();
+        let written = match (contract.check.external, &capture.verdict) {
+            (true, _) => capture.report.as_deref().map(verdict_file::parse),
+            (false, Some(bytes)) => Some(verdict_file::parse(bytes)),
+            (false, None) => None,
+        };
+        let (verdict, unreadable) = match written {
+            Some(Ok(verdict)) => (Some(verdict), None),
+            Some(Err(problem)) => (None, Some(problem)),
+            None => (None, None),
+        };
         let report = match (&capture.report, capture.no_report) {
+            // What a check says of its tests in its verdict stands in for a report.
+            _ if let Some(problem) = unreadable => Err(problem),
+            (Some(_), _) if format == Format::None || contract.check.external => {
+                Ok(verdict.as_ref().and_then(|verdict| verdict.sets.clone()))
+            }
             (Some(bytes), _) => check::parse(format, bytes),
             (None, Some(NoReport::TooLarge)) => Err(ReportProblem::TooLarge { limit: check::MAX_REPORT }),
             // A report that was there before the run says nothing about the run.
@@ -75,6 +93,7 @@ impl Sample {
             exit_code: run.exit_code,
             stdout: output,
             sets: report.as_ref().ok().and_then(Option::as_ref),
+            verdict: verdict.as_ref(),
         };
         let metric = check::extract(&source, &seen);
         let judgement = judge(CheckFacts {
@@ -195,6 +214,11 @@ pub fn observe(
 /// The name under `evidence/` of what the `number`-th run of a check left; the first run's has no number.
 pub fn evidence_name(name: &str, number: usize) -> String {
     if number <= 1 { name.to_owned() } else { format!("{name}-{number}") }
+}
+
+/// Whether the check is asked for a verdict of its own.
+pub fn has_verdict(contract: &Contract) -> bool {
+    contract.metric_source() == MetricSource::Verdict && !contract.check.external
 }
 
 /// The blob id of `bytes` in a repository of this hash.

@@ -2,7 +2,7 @@
 
 use super::load::{LoadError, Loaded, load};
 use super::record::{Kind, Record};
-use super::state::{Phase, State};
+use super::state::{OpenFinding, Phase, State};
 use super::trust::TrustRoot;
 use super::verify::{Reason, envelope};
 use crate::at::At;
@@ -102,6 +102,12 @@ pub fn terms_of(parent: &Contract, tip: Oid, state: &State, contract: &Contract)
         tip,
         origin: parent.origin(),
         submitters: state.submitters.clone(),
+        // Nor does a new contract settle what a reviewer found. A record that could not name itself is the tip.
+        findings: state
+            .findings
+            .iter()
+            .map(|open| OpenFinding { record: open.record.or(Some(tip)), ..open.clone() })
+            .collect(),
         changed: changed_terms(parent, contract),
     }
 }

@@ -39,6 +39,8 @@ pub struct Receipt {
     pub abandoned: Option<String>,
     /// How the worker's run went; null if it is not known.
     pub worker: Option<WorkerReceipt>,
+    /// What an orchestrator brought, where no worker was run here; else null.
+    pub outside: Option<OutsideReceipt>,
     /// The model that was asked for.
     pub model: Option<ModelIdentity>,
     /// How it was asked to sample.
@@ -133,6 +135,17 @@ pub struct WorkerReceipt {
     /// Why it counts as failed; null if it does not.
     pub failure: Option<String>,
     /// What it says about its change; never evidence of anything.
+    pub summary: Option<String>,
+}
+
+/// What an orchestrator brought in the place of a worker's run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OutsideReceipt {
+    /// The commit whose tree the candidate has.
+    pub rev: Oid,
+    /// The sandbox adapter that the worker is said to have run in.
+    pub adapter: Option<String>,
+    /// What the worker says about its change; never evidence of anything.
     pub summary: Option<String>,
 }
 

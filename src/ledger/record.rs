@@ -166,6 +166,8 @@ pub enum Body {
     Review(ReviewBody),
     /// See [`Kind::Promotion`].
     Promotion(PromotionBody),
+    /// See [`Kind::Finding`].
+    Finding(FindingBody),
 }
 
 /// A file that a record keeps under `evidence/`.
@@ -319,6 +321,49 @@ pub struct ReviewBody {
     pub invocation: Option<Oid>,
 }
 
+/// What a finding does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FindingAction {
+    /// Says what is wrong.
+    Add,
+    /// Says that it is not wrong any more.
+    Resolve,
+}
+
+/// How much a finding weighs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Nothing is accepted and nothing is promoted while it is open.
+    Block,
+    /// It is worth knowing.
+    Warn,
+}
+
+impl Severity {
+    /// The word in records and on the command line.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Block => "block",
+            Self::Warn => "warn",
+        }
+    }
+}
+
+/// The body of a `finding` record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct FindingBody {
+    /// Add or resolve.
+    pub action: FindingAction,
+    /// The record of the finding that is resolved; null for one that is added.
+    pub finding: Option<Oid>,
+    /// How much it weighs, or weighed.
+    pub severity: Severity,
+    /// What the reviewer says.
+    pub message: String,
+}
+
 /// The body of a `promotion` record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PromotionBody {
@@ -462,6 +507,7 @@ impl Record {
             Kind::Resume => Known::read(bytes, Body::Resume),
             Kind::Review => Known::read(bytes, Body::Review),
             Kind::Promotion => Known::read(bytes, Body::Promotion),
+            Kind::Finding => Known::read(bytes, Body::Finding),
             _ => None,
         }
     }
@@ -502,6 +548,7 @@ impl Body {
             Kind::Resume => Self::Resume(canonical::from_value(value)?),
             Kind::Review => Self::Review(canonical::from_value(value)?),
             Kind::Promotion => Self::Promotion(canonical::from_value(value)?),
+            Kind::Finding => Self::Finding(canonical::from_value(value)?),
             other => return Err(RecordError::KindNotBuilt(other.as_str())),
         })
     }
@@ -517,6 +564,7 @@ impl Body {
             Self::Resume(_) => Kind::Resume,
             Self::Review(_) => Kind::Review,
             Self::Promotion(_) => Kind::Promotion,
+            Self::Finding(_) => Kind::Finding,
         }
     }
 

@@ -3,6 +3,7 @@
 use gix::bstr::{BString, ByteSlice};
 
 use super::observe::{Capture, Compared, Observed, Sample, evidence_name, observe};
+use super::outside::{OutsideError, OutsideVerdict, Subject};
 use super::receipt::{
     ChangesReceipt, CheckReceipt, CostBasis, GuardViolation, GuardsReceipt, NoReport, RECEIPT_SCHEMA,
     Receipt, RunReceipt,
@@ -70,6 +71,9 @@ pub enum RederiveError {
     /// Evidence that the verdict rests on is not there.
     #[error("evidence/{0} is missing, and the verdict rests on it")]
     NoEvidence(&'static str),
+    /// The verdict that was brought is not about this, or not by a verifier.
+    #[error(transparent)]
+    Outside(#[from] OutsideError),
     /// The tests of the baseline or of green cannot be read.
     #[error("the list of tests {0} cannot be read: {1}")]
     Tests(Oid, String),
@@ -184,6 +188,9 @@ fn iteration(
     if let Some(check) = &receipt.check {
         let tree = receipt.candidate_tree.unwrap_or(check.tree);
         same("check.tree", &check.tree, &check_tree(context.repo, context.guards, tree)?)?;
+        if contract.check.external {
+            outside_verdict(context, record, receipt, check, evidence)?;
+        }
         let observed = check_again(context, check, evidence, true)?;
         derived.check = Some(observed.evidence);
     } else if !derived.abandoned && !decides_without_check(contract, context.before, &derived) {
@@ -209,14 +216,22 @@ fn consistent(contract: &Contract, receipt: &Receipt) -> Result<(), RederiveErro
             &worker.run,
             sandbox.worker_network,
         )?;
-    } else if receipt.abandoned.is_none() {
+    } else if receipt.abandoned.is_none() && receipt.outside.is_none() {
         return Err(RederiveError::Differs {
             field: "worker",
             found: "null".to_owned(),
             expected: "a run, as the iteration was not abandoned".to_owned(),
         });
     }
-    if let Some(check) = &receipt.check {
+    if let Some(outside) = &receipt.outside {
+        same("worker", &receipt.worker, &None)?;
+        let adapter = outside.adapter.as_ref();
+        let allowed = adapter.is_none_or(|name| sandbox.allowed.iter().any(|one| one.as_str() == name));
+        same("outside.adapter", &allowed, &true)?;
+    }
+    if contract.check.external {
+        same("sandbox.check", &receipt.sandbox.check, &None)?;
+    } else if let Some(check) = &receipt.check {
         same("check.run.command", &fits(&contract.check.command, &check.run.command), &true)?;
         for one in &check.runs {
             same("check.runs.run.command", &one.run.command, &check.run.command)?;
@@ -348,6 +363,42 @@ pub fn changes_receipt(judged: &TreeJudgement) -> ChangesReceipt {
     }
 }
 
+/// Whether the verdict that was brought is about this candidate, and signed by a verifier.
+fn outside_verdict(
+    context: &Context<'_>,
+    record: &Record,
+    receipt: &Receipt,
+    check: &CheckReceipt,
+    evidence: &[(BString, Oid)],
+) -> Result<(), RederiveError> {
+    let read = |name: &'static str| -> Result<Vec<u8>, RederiveError> {
+        let kept = evidence.iter().find(|(entry, _)| entry == name).ok_or(RederiveError::NoEvidence(name))?;
+        Ok(context.repo.read_blob(kept.1.0)?)
+    };
+    let (bytes, signature) = (read("report")?, read("report.sig")?);
+    let subject = Subject {
+        checkpoint: receipt.checkpoint,
+        candidate_tree: receipt.candidate_tree.unwrap_or(check.tree),
+        check_tree: check.tree,
+    };
+    let (contract, runner) = (context.contract, record.actor.key.as_str());
+    let verdict =
+        OutsideVerdict::verified(&bytes, &signature, contract, subject, context.trust, record.at, runner)?;
+    same("check.run", &check.run, &outside_run(verdict.exit_code))
+}
+
+/// How a check that ran elsewhere is put down.
+pub fn outside_run(exit_code: i32) -> RunReceipt {
+    RunReceipt {
+        command: Vec::new(),
+        exit_code: Some(exit_code),
+        signal: None,
+        ended: "itself".to_owned(),
+        duration_ms: 0,
+        survivors: 0,
+    }
+}
+
 fn check_again(
     context: &Context<'_>,
     check: &CheckReceipt,
@@ -366,11 +417,12 @@ fn check_again(
             None => None,
         };
         same("check.no_report", &no_report.is_some(), &report.is_none())?;
-        let metric_source = match find(&evidence_name("metric-source", number)) {
-            Some(id) => Some(context.repo.read_blob(id.0)?),
-            None => None,
+        let kept = |name: &str| match find(&evidence_name(name, number)) {
+            Some(id) => context.repo.read_blob(id.0).map(Some),
+            None => Ok(None),
         };
-        Ok(Sample { run: run.clone(), capture: Capture { report, metric_source, no_report } })
+        let (metric_source, verdict) = (kept("metric-source")?, kept("verdict")?);
+        Ok(Sample { run: run.clone(), capture: Capture { report, metric_source, verdict, no_report } })
     };
     let samples: Vec<Sample> = if check.runs.is_empty() {
         vec![sample(1, &check.run, check.report, check.no_report)?]

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::receipt::{ContextEntry, ModelIdentity};
-use super::record::{HaltedBy, Status};
+use super::record::{HaltedBy, Severity, Status};
 use crate::at::At;
 use crate::canonical;
 use crate::decide::{Costs, FailingSets};
@@ -80,6 +80,8 @@ pub struct State {
     pub submitters: Vec<Signer>,
     /// The approving reviews of the halt.
     pub approvals: Vec<Approval>,
+    /// The findings that are not resolved.
+    pub findings: Vec<OpenFinding>,
 }
 
 /// What was measured before any worker ran.
@@ -155,7 +157,7 @@ pub struct Counters {
     pub no_progress: u32,
     /// All tokens, where they were reported.
     pub tokens: u64,
-    /// Worker runs whose cost is not known.
+    /// Worker runs whose cost is not known, or whose tokens are not, where the contract limits them.
     pub unknown_costs: u32,
     /// The largest known cost of one iteration.
     pub largest_usd: MicroUsd,
@@ -179,8 +181,6 @@ pub struct Counters {
     pub best_noise: Option<f64>,
     /// The blob that lists the tests at green by outcome.
     pub green_tests: Option<Oid>,
-    /// Open findings that block; null until findings are built.
-    pub blocking_findings: Option<u32>,
     /// Times the holdout was red; null until it is built.
     pub holdout_red: Option<u32>,
     /// Local defenses that were tried; null until they are measured.
@@ -253,7 +253,23 @@ pub struct Approval {
     pub key: String,
 }
 
+/// A finding that is not resolved.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct OpenFinding {
+    /// The finding's record; null in that record itself, which cannot name itself.
+    pub record: Option<Oid>,
+    /// How much it weighs.
+    pub severity: Severity,
+    /// The reviewer.
+    pub principal: String,
+}
+
 impl State {
+    /// How many open findings block.
+    pub fn blocking_findings(&self) -> usize {
+        self.findings.iter().filter(|finding| finding.severity == Severity::Block).count()
+    }
+
     /// The canonical bytes of `.loop_state.json`.
     pub fn to_bytes(&self) -> Vec<u8> {
         canonical::canonical_json(self).into_bytes()

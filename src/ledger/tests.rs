@@ -140,6 +140,7 @@ fn body(contract: &Contract, state: &State, next: &Next, seq: u64, at: At) -> Bo
                 candidate_tree: Some(id(2000 + seq)),
                 abandoned: (*abandoned || halted).then(|| "why".to_owned()),
                 worker: None,
+                outside: None,
                 model: None,
                 sampling: None,
                 context: Vec::new(),

@@ -86,11 +86,22 @@ impl TrustRoot {
 
     /// Whether `key` may sign as `principal` in git objects at `at`.
     pub fn check(&self, principal: &str, key: &PublicKey, at: At) -> std::result::Result<(), NotTrusted> {
+        self.check_in(principal, key, at, GIT_NAMESPACE)
+    }
+
+    /// Whether `key` may sign as `principal` in this namespace at `at`.
+    pub fn check_in(
+        &self,
+        principal: &str,
+        key: &PublicKey,
+        at: At,
+        namespace: &str,
+    ) -> std::result::Result<(), NotTrusted> {
         if self.revoked.as_ref().is_some_and(|list| list.is_revoked(key)) {
             return Err(NotTrusted::Revoked(fingerprint(key)));
         }
         self.allowed
-            .find(principal, key, GIT_NAMESPACE, at.timestamp())
+            .find(principal, key, namespace, at.timestamp())
             .map_err(|why| NotTrusted::Refused(format!("{why} ({})", self.source)))
     }
 

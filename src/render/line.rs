@@ -5,7 +5,9 @@ use std::fmt::Write as _;
 use crate::contract::Contract;
 use crate::decide::Outcome;
 use crate::ledger::message::{one_line, verb};
-use crate::ledger::receipt::Receipt;
+use crate::ledger::receipt::{CostBasis, Receipt};
+use crate::render::status::dollars;
+use crate::setup::litter::is_litter;
 
 /// What one iteration came to: `iteration 2: rejected (tests_regressed), failing_tests 3; broke a::b`.
 pub fn iteration_line(contract: &Contract, receipt: &Receipt) -> String {
@@ -36,15 +38,30 @@ pub fn iteration_line(contract: &Contract, receipt: &Receipt) -> String {
             guards.drift.iter().chain(&guards.blocked).chain(&guards.tampered).chain(&guards.left_out);
         if let Some(violation) = found.next() {
             let _ = write!(text, ": {} ({})", one_line(&violation.path, 100), one_line(&violation.what, 100));
-        } else if let Some((first, rest)) = guards.outside.split_first() {
-            let _ = write!(text, ": {}", one_line(first, 100));
-            if !rest.is_empty() {
-                let _ = write!(text, " and {}", plural(rest.len() as u64, "other path", "other paths"));
+        } else if let Some(first) = guards.outside.first() {
+            // What nobody meant to change comes first: it is what can be helped.
+            let litter = guards.outside.iter().find(|path| is_litter(path));
+            let _ = write!(text, ": {}", one_line(litter.unwrap_or(first), 100));
+            if guards.outside.len() > 1 {
+                let others = plural(guards.outside.len() as u64 - 1, "other path", "other paths");
+                let _ = write!(text, " and {others}");
+            }
+            if litter.is_some() {
+                text.push_str(
+                    " (a tool left it; commit it or add it to .gitignore, then start another loop)",
+                );
             }
         }
         if let Some(failure) = receipt.worker.as_ref().and_then(|worker| worker.failure.as_ref()) {
             let _ = write!(text, ": {}", one_line(failure, 160));
         }
+    }
+    match (receipt.cost.basis, receipt.cost.usd) {
+        (CostBasis::Reported, Some(usd)) => {
+            let _ = write!(text, "; it cost ${}", dollars(usd));
+        }
+        (CostBasis::Unknown, _) => text.push_str("; what it cost is not known"),
+        _ => {}
     }
     text
 }

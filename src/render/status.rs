@@ -6,7 +6,7 @@ use crate::contract::{Class, Contract, UnknownCost};
 use crate::decide::reservation;
 use crate::exit::HaltReason;
 use crate::ledger::message::one_line;
-use crate::ledger::record::{Body, Record, Status};
+use crate::ledger::record::{Body, Record, Severity, Status};
 use crate::ledger::state::State;
 use crate::money::MicroUsd;
 
@@ -71,6 +71,7 @@ pub fn next_step(contract: &Contract, record: &Record, state: &State) -> String 
             }
             _ => format!("Go on with `git loop run {id}`."),
         },
+        (Status::AwaitingReview, _) if state.blocking_findings() > 0 => unresolved(state),
         (Status::AwaitingReview, _) if state.approvals.is_empty() => {
             let able = |who: &&String| !state.submitters.iter().any(|one| one.principal == **who);
             let reviewers: Vec<&str> =
@@ -92,12 +93,25 @@ pub fn next_step(contract: &Contract, record: &Record, state: &State) -> String 
         (Status::Succeeded, _) => {
             format!("Land it: `git merge {}`.", state.last_green_commit.short())
         }
+        (_, Some(HaltReason::HumanRequired)) if state.blocking_findings() > 0 => unresolved(state),
+        (_, Some(HaltReason::HumanRequired)) => format!("Go on with `git loop run {id}`."),
         (_, Some(HaltReason::OperatorStopped)) => format!("Go on with `git loop run {id} --resume`."),
         (_, Some(_)) => {
             format!("See why: `git loop explain {id}`. To go on from green: `git loop renew {id} NEW-ID`.")
         }
         (_, None) => format!("See `git loop log {id}`."),
     }
+}
+
+/// What to do while a finding blocks.
+fn unresolved(state: &State) -> String {
+    let id = &state.loop_id;
+    let record = state.findings.iter().rev().find(|finding| finding.severity == Severity::Block);
+    let record = record.and_then(|finding| finding.record);
+    let record = record.map_or_else(|| "RECORD".to_owned(), |record| record.short());
+    format!(
+        "A finding blocks it: `git loop finding {id} list`. Once it is settled: `git loop finding {id} resolve {record} --message TEXT --key KEY`."
+    )
 }
 
 /// What was spent, of how much.
@@ -119,8 +133,9 @@ pub fn why(contract: &Contract, state: &State) -> Option<String> {
     }
     let id = &state.loop_id;
     if state.counters.unknown_costs > 0 && contract.limits.unknown_cost == UnknownCost::Stop {
+        let what = if contract.limits.tokens.is_some() { "cost, in money or in tokens," } else { "cost" };
         return Some(format!(
-            "the cost of the last run is not known (git loop show {id}); limits.unknown_cost = \"allow\" would go on"
+            "the {what} of the last run is not known (git loop show {id}); limits.unknown_cost = \"allow\" would go on"
         ));
     }
     let next = reservation(contract, state);

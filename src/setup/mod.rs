@@ -2,9 +2,11 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
+//! | [`litter`] | what tools leave in a worktree |
 //! | [`people`] | who signs: the person's key, a runner's own key, their principals |
 //! | [`trust`] | the file that says who is trusted, and when it counts |
 
+pub mod litter;
 pub mod people;
 pub mod trust;
 
@@ -16,8 +18,9 @@ use gix::ObjectId;
 use gix::bstr::ByteSlice;
 use gix::objs::tree::EntryKind;
 
-use crate::contract::scaffold::{Agent, Proposal, Survey, agents};
+use crate::contract::scaffold::{Agent, Pattern, Proposal, Survey, agents};
 use crate::error::{Error, Result, ResultExt};
+use crate::escape::escape_path;
 use crate::git::Repo;
 use crate::host::HostEnv;
 use crate::worktree::BaseIgnores;
@@ -50,19 +53,21 @@ pub fn survey(repo: &Repo, tree: ObjectId) -> Result<Survey> {
 pub fn notes(repo: &Repo, tree: ObjectId, proposal: &Proposal) -> Result<Vec<String>> {
     let unreadable = || "the files of HEAD cannot be read".to_owned();
     let mut notes = Vec::new();
+    let patterns = |list: &[Pattern]| list.iter().map(|one| one.text.clone()).collect::<Vec<_>>();
+    let warm: Vec<String> = proposal.warm.iter().map(|(folder, _)| (*folder).to_owned()).collect();
     let ignores = BaseIgnores::read(repo.gix(), tree).or_workspace(unreadable)?;
-    let unignored: Vec<String> = proposal
-        .litter
-        .iter()
-        .filter(|one| !ignores.excludes(one.path.into(), one.is_dir))
-        .map(|one| format!("{}{}", one.path, if one.is_dir { "/" } else { "" }))
-        .collect();
-    if !unignored.is_empty() {
-        notes.push(format!(
-            "HEAD does not ignore {}, which working on it leaves behind: an attempt with such a file is rejected. Add to \
-             .gitignore what is not to be committed",
-            unignored.join(" and ")
-        ));
+    let mut left: Vec<String> =
+        litter::of_tree(repo, tree, &patterns(&proposal.mutable), &patterns(&proposal.check), &warm)?
+            .iter()
+            .map(|path| escape_path(path.as_ref()))
+            .collect();
+    for one in &proposal.litter {
+        if !ignores.excludes(one.path.into(), one.is_dir) && !left.iter().any(|path| path == one.path) {
+            left.push(one.path.to_owned());
+        }
+    }
+    if !left.is_empty() {
+        notes.push(format!("{}: {}", left.join(", "), litter::ADVICE));
     }
     if let Some(top) = repo.worktree_root() {
         for mark in MARKS {

@@ -41,4 +41,4 @@ pub use remove::remove_all;
 pub use sealed::SealOptions;
 pub use snapshot::{Snapshot, SnapshotOptions, SnapshotStats, Violation, ViolationKind, snapshot};
 pub use sys::{Stat, Time};
-pub use warm::{CopyStats, WarmLayers, copy_on_write};
+pub use warm::{CopyStats, Layered, WarmLayers, copy_on_write};

@@ -30,6 +30,15 @@ pub struct CopyStats {
     pub bytes: u64,
 }
 
+/// What came of giving a worktree its layers.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Layered {
+    /// All copies together.
+    pub stats: CopyStats,
+    /// The folders that were not copied: the worktree has something in their place, or a file or a link above it.
+    pub left_out: Vec<BString>,
+}
+
 /// Folders built from the base commit, to be given to every fresh worktree.
 #[derive(Debug, Clone)]
 pub struct WarmLayers {
@@ -61,36 +70,38 @@ impl WarmLayers {
         Ok(Self { source: source.to_owned(), folders: present })
     }
 
-    /// Copies every folder into the worktree at `place`, where it must not exist yet. No link on the way is followed.
-    pub fn copy_to(&self, place: &Path) -> Result<CopyStats, WorktreeError> {
+    /// Copies every folder into the worktree at `place`, unless something is in its way there. No link on the way is
+    /// followed, and nothing that is there is changed.
+    pub fn copy_to(&self, place: &Path) -> Result<Layered, WorktreeError> {
         let from_root =
             Dir::open(&self.source).map_err(WorktreeError::io("open the folder", &self.source))?;
         let to_root = Dir::open(place).map_err(WorktreeError::io("open the folder", place))?;
-        let mut stats = CopyStats::default();
+        let mut done = Layered::default();
         for folder in &self.folders {
-            let (parent, name) = match folder.rfind_byte(b'/') {
-                Some(slash) => (folder[..slash].as_bstr(), folder[slash + 1..].as_bstr()),
-                None => (b"".as_bstr(), folder.as_bstr()),
-            };
+            let (parent, name) = split(folder.as_ref());
             let fail_from =
                 |error| WorktreeError::io_below("open the folder", &self.source, folder.as_ref())(error);
-            let fail_to = |error: io::Error| {
-                if error.kind() == io::ErrorKind::AlreadyExists {
-                    return WorktreeError::Collision { path: folder.clone() };
-                }
-                WorktreeError::io_below("make the folder", place, folder.as_ref())(error)
-            };
+            let fail_to = WorktreeError::io_below("make the folder", place, folder.as_ref());
             let from = from_root.open_path(folder.as_ref()).map_err(fail_from)?;
-            let above = make_path(&to_root, parent).map_err(fail_to)?;
             let mode = from.stat(b".".as_bstr()).map_err(fail_from)?.mode & 0o7777;
-            above.make_dir(name, mode | 0o700).map_err(fail_to)?;
-            let to = above.open_dir(name).map_err(fail_to)?;
+            let opened = make_path(&to_root, parent).and_then(|above| {
+                above.make_dir(name, mode | 0o700)?;
+                above.open_dir(name)
+            });
+            let to = match opened {
+                Ok(to) => to,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists || sys::is_other_kind(&error) => {
+                    done.left_out.push(folder.clone());
+                    continue;
+                }
+                Err(error) => return Err(fail_to(error)),
+            };
             let copied = copy_dir(&from, &to, &self.source.join(super::error::to_path(folder.as_ref())))?;
-            stats.files += copied.files;
-            stats.shared += copied.shared;
-            stats.bytes += copied.bytes;
+            done.stats.files += copied.files;
+            done.stats.shared += copied.shared;
+            done.stats.bytes += copied.bytes;
         }
-        Ok(stats)
+        Ok(done)
     }
 }
 

@@ -46,7 +46,7 @@ pub fn parse(bytes: &[u8]) -> Result<TestSets, ReportProblem> {
         None => Ok(sets),
         Some((line, id)) => {
             let id = excerpt(&id);
-            Err(ReportProblem::incomplete(line, format!("`{id}` stands for tests that could not be loaded")))
+            Err(ReportProblem::incomplete(line, format!("`{id}` {}", ReportProblem::NOT_LOADED)))
         }
     }
 }

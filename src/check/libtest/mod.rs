@@ -175,7 +175,9 @@ impl Parser {
                 self.failed_targets = true;
             }
             Line::FailedTargets => self.failed_targets_listed = true,
-            Line::BuildFailed => return Err(ReportProblem::incomplete(self.number, "the build failed")),
+            Line::BuildFailed => {
+                return Err(ReportProblem::incomplete(self.number, ReportProblem::NOT_BUILT));
+            }
             Line::Error => self.first_error = self.first_error.or(Some(self.number)),
             Line::Test { .. } | Line::Section | Line::Other => {}
         }

@@ -77,22 +77,23 @@ fn play(stage: &Stage<'_>) -> Result<()> {
 
     stage.step("A remote, and code that is meant to last");
     stage.make_remote()?;
-    stage.git_loop("runner", &["hooks", "install"], 0)?;
+    stage.git_loop_lines("runner", &["hooks", "install"], 0, &["pre-push installed"])?;
     stage.tell("What is promoted may leave:");
-    stage.git(&["push", "origin", "refs/loops/fix/head:refs/heads/mended"], 0)?;
+    stage.git(&["push", "--quiet", "origin", "refs/loops/fix/head:refs/heads/mended"], 0)?;
     stage.tell("Another repair, as lasting_code: another person approves its terms, and it leaves only once promoted.");
     stage.write_terms("keep")?;
-    stage.git_loop("reviewer", &["start", "keep", "-f", "keep.toml"], 0)?;
-    stage.git_loop("runner", &["run", "keep"], 10)?;
-    let push = stage.git(&["push", "origin", "refs/loops/keep/head:refs/heads/lasting"], 1)?;
+    stage.git_loop_lines("reviewer", &["start", "keep", "-f", "keep.toml"], 0, &["started"])?;
+    stage.git_loop_lines("runner", &["run", "keep"], 10, &["accepted"])?;
+    let push = stage.git_lines(
+        &["push", "origin", "refs/loops/keep/head:refs/heads/lasting"],
+        1,
+        &["the push is refused"],
+    )?;
     expect(&push, "keep", "the refusal names the loop")?;
-    stage.tell(
-        "Refused: it is not promoted. (This version cannot promote lasting_code yet, so it never leaves.)",
-    );
+    stage.tell("Not promoted, so it stays. (This version cannot promote lasting_code yet: it never leaves.)");
     stage.make_unrelated_branch()?;
-    stage.git(&["push", "origin", "notes"], 0)?;
     stage.tell("Another branch passes, and so do the ledgers themselves:");
-    stage.git(&["push", "--quiet", "origin", "refs/loops/*:refs/loops/*"], 0)?;
+    stage.git(&["push", "--quiet", "origin", "notes", "refs/loops/*:refs/loops/*"], 0)?;
 
     stage.step("Anyone can check the claim, offline, from a fresh clone");
     stage.clone_and_fetch()?;

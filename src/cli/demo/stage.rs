@@ -110,8 +110,14 @@ impl<'a> Stage<'a> {
     }
 
     fn show(&self, command: &str, output: &str) {
+        self.show_lines(command, output, &[]);
+    }
+
+    /// Shows a command and of its output the lines that contain one of these texts; all, if there is none.
+    fn show_lines(&self, command: &str, output: &str, only: &[&str]) {
         self.tell(&self.context.ui.out().tone(Tone::Dim, &format!("   $ {command}")));
-        for line in output.lines() {
+        let is_shown = |line: &&str| only.is_empty() || only.iter().any(|text| line.contains(text));
+        for line in output.lines().filter(is_shown) {
             self.tell(&format!("     {line}"));
         }
     }
@@ -185,33 +191,50 @@ impl<'a> Stage<'a> {
 
     /// Runs `git loop` with the key of one of the people; it must exit with `code`.
     pub fn git_loop(&self, who: &str, args: &[&str], code: i32) -> Result<String> {
+        self.git_loop_lines(who, args, code, &[])
+    }
+
+    /// The same, and shows only the lines of its output that contain one of these texts.
+    pub fn git_loop_lines(&self, who: &str, args: &[&str], code: i32, only: &[&str]) -> Result<String> {
         let key = self.root.join("home").join(who);
         let mut all = args.to_vec();
         let key = key.display().to_string();
         all.extend(["--key", &key]);
         let shown = format!("git loop {} --key ../home/{who}", quoted(args));
-        self.run_git_loop(&all, &shown, &self.repo(), code)
+        self.run_git_loop(&all, &shown, &self.repo(), code, only)
     }
 
     /// Runs `git loop` in the fresh clone.
     pub fn git_loop_in_clone(&self, args: &[&str], code: i32) -> Result<String> {
-        self.run_git_loop(args, &format!("git loop {}", quoted(args)), &self.root.join("clone"), code)
+        self.run_git_loop(args, &format!("git loop {}", quoted(args)), &self.root.join("clone"), code, &[])
     }
 
-    fn run_git_loop(&self, args: &[&str], shown: &str, dir: &Path, code: i32) -> Result<String> {
+    fn run_git_loop(
+        &self,
+        args: &[&str],
+        shown: &str,
+        dir: &Path,
+        code: i32,
+        only: &[&str],
+    ) -> Result<String> {
         let program =
             std::env::current_exe().or_internal(|| "the running program cannot be found".to_owned())?;
         let (output, found) = self.spawn(&program.display().to_string(), args, dir)?;
-        self.show(shown, &output);
+        self.show_lines(shown, &output, only);
         must_be(shown, found, code)?;
         Ok(output)
     }
 
     /// Runs git in the repository; it must exit with `code`.
     pub fn git(&self, args: &[&str], code: i32) -> Result<String> {
+        self.git_lines(args, code, &[])
+    }
+
+    /// The same, and shows only the lines of its output that contain one of these texts.
+    pub fn git_lines(&self, args: &[&str], code: i32, only: &[&str]) -> Result<String> {
         let shown = format!("git {}", quoted(args));
         let (output, found) = self.run_git(args, &self.repo())?;
-        self.show(&shown, &output);
+        self.show_lines(&shown, &output, only);
         must_be(&shown, found, code)?;
         Ok(output)
     }

@@ -95,7 +95,7 @@ fn head() -> Block {
     block.key(
         "class",
         "mechanical_transformation",
-        "or ephemeral_experiment, research, security_triage; lasting_code needs more keys",
+        "or ephemeral_experiment, research, security_triage; lasting_code needs more keys, and this version cannot promote it",
     );
     block
 }
@@ -136,9 +136,13 @@ fn worker(agent: Option<&Agent>) -> Block {
     }
     let usage = match agent {
         Some(_) => "its cost is not read, and counts as 0: limits.cost_usd does not stop it",
-        None => "it costs nothing; with \"json\" it says itself what it cost",
+        None => "it costs nothing",
     };
     block.key("usage", "none", usage);
+    block.row(
+        "# usage = \"json\"",
+        "instead: it writes {\"cost\": {\"usd\": 0.12, \"prompt_tokens\": 900, \"completion_tokens\": 80}} to $GIT_LOOP_EVIDENCE",
+    );
     block.key("timeout", "20m", "for one attempt");
     block.key("on_failure", "reject", "if it fails, the attempt is lost; with \"halt\" the loop ends");
     block

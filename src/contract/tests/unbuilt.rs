@@ -16,28 +16,6 @@ fn check_formats() {
 }
 
 #[test]
-fn a_metric_from_the_verdict() {
-    assert_snapshot!(bad("\"failures\"", "\"verdict\""), @r#"
-    loop.toml:19:8: `metric.from = "verdict"` is not built yet
-       |
-    19 | from = "verdict"
-       |        ^^^^^^^^^
-       = built so far: "failures", "exit", "regex" or "json"
-    "#);
-}
-
-#[test]
-fn an_external_check() {
-    assert_snapshot!(bad("format = ", "external = true\nformat = "), @r"
-    loop.toml:13:12: `check.external = true` is not built yet
-       |
-    13 | external = true
-       |            ^^^^
-       = built so far: false
-    ");
-}
-
-#[test]
 fn a_holdout() {
     assert_snapshot!(bad("[limits]", "[holdout]\ncommand = [\"./run.sh\"]\n[limits]"), @r"
     loop.toml:21:2: `[holdout]` is not built yet

@@ -5,7 +5,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::time::{Duration, UNIX_EPOCH};
 
 use super::*;
-use crate::worktree::{WarmLayers, WorktreeError, copy_on_write};
+use crate::worktree::{WarmLayers, copy_on_write};
 
 #[test]
 fn copies_keep_times_modes_links_and_share_nothing_writable() {
@@ -56,15 +56,36 @@ fn layers_go_where_the_tree_has_nothing_and_never_through_a_link() {
     fs::create_dir(&place).unwrap();
     let folders = ["web/node_modules".into(), "target/".into(), "absent".into()];
     let layers = WarmLayers::prepare(&source, &folders).unwrap();
-    assert_eq!(layers.copy_to(&place).unwrap().files, 2);
+    let done = layers.copy_to(&place).unwrap();
+    assert_eq!((done.stats.files, done.left_out.len()), (2, 0));
     assert_eq!(fs::read(place.join("web/node_modules/x/index.js")).unwrap(), b"x");
-    assert!(matches!(layers.copy_to(&place), Err(WorktreeError::Collision { .. })));
+    fs::write(place.join("target/debug/y"), "mine").unwrap();
+    let again = layers.copy_to(&place).unwrap();
+    assert_eq!((again.stats.files, again.left_out.len()), (0, 2));
+    assert_eq!(fs::read(place.join("target/debug/y")).unwrap(), b"mine");
 
-    let place = temp.path().join("p2");
-    fs::create_dir(&place).unwrap();
-    symlink(&outside, place.join("web")).unwrap();
-    assert!(layers.copy_to(&place).is_err());
-    assert_eq!(fs::read_dir(&outside).unwrap().count(), 1);
+    // A link above, a link in the very place, and files in both: never followed, never replaced.
+    let inside = |name: &str| temp.path().join(name);
+    for (number, what) in
+        ["link above", "link to a folder", "broken link", "file above", "file"].into_iter().enumerate()
+    {
+        let place = inside(&format!("p{number}-2"));
+        fs::create_dir(&place).unwrap();
+        match what {
+            "link above" => symlink(&outside, place.join("web")).unwrap(),
+            "link to a folder" => {
+                fs::create_dir(place.join("web")).unwrap();
+                symlink(&outside, place.join("web/node_modules")).unwrap();
+            }
+            "broken link" => symlink("/nonexistent", place.join("web")).unwrap(),
+            "file above" => put(&place, "web", "file"),
+            _ => put(&place, "web/node_modules", "file"),
+        }
+        let done = layers.copy_to(&place).unwrap();
+        assert_eq!(done.left_out, ["web/node_modules"], "{what}");
+        assert_eq!(done.stats.files, 1, "{what}: the other folder is copied");
+        assert_eq!(fs::read_dir(&outside).unwrap().count(), 1, "{what}");
+    }
     for bad in ["../x", "/etc", "a//b", ".git", ""] {
         assert!(WarmLayers::prepare(&source, &[bad.into()]).is_err(), "{bad}");
     }

@@ -1,0 +1,120 @@
+//! What whoever starts a loop should know before it runs, and what no contract can say: what is missing on this machine,
+//! what is not in the base. Nothing here refuses anything, and nothing that configuration names is run.
+
+use std::path::Path;
+
+use gix::bstr::{BString, ByteSlice};
+use gix::index::entry::{Flags, Mode};
+
+use super::preflight::{missing_presets, missing_programs};
+use super::start::history_needs;
+use crate::contract::Contract;
+use crate::error::{Result, ResultExt};
+use crate::escape::escape_path;
+use crate::git::{GitCommand, Repo};
+use crate::host::HostEnv;
+use crate::ledger::observe::blob_id;
+use crate::setup::litter;
+
+/// The most paths that one message lists.
+const LISTED: usize = 3;
+
+/// Everything, each as one message. `terms` is the file that the terms were read from: that it is not committed is no
+/// matter.
+pub fn advice(repo: &Repo, host: &HostEnv, contract: &Contract, terms: &Path) -> Result<Vec<String>> {
+    let mut list: Vec<String> = history_needs(contract).into_iter().collect();
+    for error in missing_programs(repo, host, contract) {
+        list.push(format!("`git loop run` would stop here: {}", with_hint(&error)));
+    }
+    for preset in missing_presets(host, contract) {
+        list.push(format!("the tools of the preset {preset} are not found on this machine"));
+    }
+    let changed = uncommitted(repo, contract, terms)?;
+    if let Some((first, rest)) = named(&changed) {
+        list.push(format!(
+            "the loop starts from the commit {}; what you have not committed is not in it: {first}{rest}",
+            contract.base.commit.short(),
+        ));
+    }
+    let (mutable, check) = (&contract.paths.mutable, &contract.paths.check);
+    let litter = litter::of_tree(repo, contract.base.tree.0, mutable, check, &contract.worktree.warm)?;
+    if let Some((first, rest)) = named(&litter) {
+        list.push(format!("{first}{rest}: {}", litter::ADVICE));
+    }
+    Ok(list)
+}
+
+fn with_hint(error: &crate::error::Error) -> String {
+    let hint = error.hints().last().map(|hint| format!(" ({hint})")).unwrap_or_default();
+    format!("{}{hint}", error.chain())
+}
+
+/// The first paths and how many more there are; nothing if there are none.
+fn named(paths: &[BString]) -> Option<(String, String)> {
+    let shown: Vec<String> = paths.iter().take(LISTED).map(|path| escape_path(path.as_bstr())).collect();
+    let more = paths.len().saturating_sub(LISTED);
+    let rest = if more > 0 { format!(" and {more} more") } else { String::new() };
+    (!shown.is_empty()).then(|| (shown.join(", "), rest))
+}
+
+/// The paths of the work tree that are not as in the base: changed, staged, deleted, or neither tracked nor ignored.
+///
+/// Content is compared without filters, as they are programs: a file that a filter or a line-end conversion changes may
+/// be listed although git would not, if its time differs from what the index knows.
+fn uncommitted(repo: &Repo, contract: &Contract, terms: &Path) -> Result<Vec<BString>> {
+    let Some(root) = repo.worktree_root() else { return Ok(Vec::new()) };
+    let unreadable = || "the index cannot be read".to_owned();
+    let index = repo.gix().index_or_empty().or_workspace(unreadable)?;
+    let tree = repo
+        .list_tree_recursive(contract.base.tree.0)
+        .or_workspace(|| "the tree of the base cannot be read".to_owned())?;
+    let mut base: std::collections::BTreeMap<BString, gix::ObjectId> =
+        tree.into_iter().map(|entry| (entry.path, entry.id)).collect();
+    let mut changed = Vec::new();
+    for entry in index.entries() {
+        let path = entry.path(&index);
+        // A sparse index stands for what it does not list.
+        if entry.mode == Mode::DIR {
+            let kept = |known: &BString| !known.starts_with(path.as_bytes());
+            base.retain(|known, _| kept(known));
+            continue;
+        }
+        let committed = base.remove(path) == Some(entry.id);
+        let untouched = entry.mode == Mode::COMMIT || entry.flags.contains(Flags::SKIP_WORKTREE) || {
+            gix::path::from_bstr(path).is_ok_and(|path| is_as_staged(repo, &root.join(path), entry))
+        };
+        if !committed || !untouched {
+            changed.push(path.to_owned());
+        }
+    }
+    changed.extend(base.into_keys());
+    let listed = GitCommand::in_repo(repo)?
+        .args(["ls-files", "--others", "--exclude-standard", "--directory", "--no-empty-directory", "-z"])
+        .run()?;
+    changed.extend(listed.stdout.split_str("\0").filter(|path| !path.is_empty()).map(BString::from));
+    let terms =
+        terms.strip_prefix(root).ok().and_then(|path| Some(gix::path::into_bstr(path).ok()?.into_owned()));
+    changed.retain(|path| Some(path) != terms.as_ref());
+    changed.sort();
+    changed.dedup();
+    Ok(changed)
+}
+
+/// Whether a file is what the index has of it, by its time and length, else by its bytes.
+fn is_as_staged(repo: &Repo, file: &Path, entry: &gix::index::Entry) -> bool {
+    let Ok(meta) = gix::index::fs::Metadata::from_path_no_follow(file) else { return false };
+    if u64::from(entry.stat.size) != meta.len() & u64::from(u32::MAX) {
+        return false;
+    }
+    let same_time = gix::index::entry::Stat::from_fs(&meta).is_ok_and(|now| now.mtime == entry.stat.mtime);
+    if same_time {
+        return true;
+    }
+    let bytes = if meta.is_symlink() {
+        let target = std::fs::read_link(file).ok();
+        target.and_then(|target| Some(Vec::from(gix::path::into_bstr(target).ok()?.into_owned())))
+    } else {
+        std::fs::read(file).ok()
+    };
+    bytes.is_some_and(|bytes| blob_id(repo.hash_kind(), &bytes).0 == entry.id)
+}
