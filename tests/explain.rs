@@ -65,19 +65,17 @@ fn cost(usd: &str) -> String {
 
 /// What a person reads, with the loop's time left out: the end of each line of the trajectory, and where it is compared.
 fn told(text: &str) -> String {
-    let mut told = String::new();
-    for line in text.lines() {
-        let point = line.trim_start().starts_with(|c: char| c.is_ascii_digit()) && line.contains("  ");
-        if let Some((before, _)) = line.rsplit_once(' ').filter(|_| point && !line.contains(':')) {
-            told.push_str(&format!("{before} TIME\n"));
-        } else if let Some((before, after)) = line.split_once("the loop's time: ") {
-            let bound = after.split_once(',').map_or("", |(_, bound)| bound);
-            told.push_str(&format!("{before}the loop's time: TIME,{bound}\n"));
-        } else {
-            told.push_str(&format!("{line}\n"));
+    let shown = |line: &str| {
+        let point = line.trim_start().starts_with(|c: char| c.is_ascii_digit()) && !line.contains(':');
+        let last = line.rsplit_once(' ').filter(|(_, last)| last.starts_with(|c: char| c.is_ascii_digit()));
+        if let Some((before, _)) = last.filter(|_| point) {
+            return format!("{before} TIME");
         }
-    }
-    told
+        let Some((before, after)) = line.split_once("the loop's time: ") else { return line.to_owned() };
+        let bound = after.split_once(',').map_or("", |(_, bound)| bound);
+        format!("{before}the loop's time: TIME,{bound}")
+    };
+    text.lines().map(shown).collect::<Vec<_>>().join("\n")
 }
 
 #[test]
@@ -98,7 +96,19 @@ fn a_loop_that_was_still_improving_is_worth_more_iterations() {
     assert_eq!((&points[1]["row"], &points[1]["best"]), (&"metric_improved".into(), &2.0.into()));
     assert_eq!((&points[1]["failing"], &points[1]["cost_basis"]), (&2.into(), &"none".into()));
     assert_eq!(json["decided_by"]["name"], "iteration_limit");
-    insta::assert_snapshot!(told(&env.git_loop(&["explain", "fix"]).stdout), @"");
+    insta::assert_snapshot!(told(&env.git_loop(&["explain", "fix"]).stdout), @r#"
+    fix  stopped: max_iterations_reached (exit 12)
+      verdict     raise-the-limit
+      because     it was still getting better when the limit cut it off
+      trend       still improving: 1 accepted, 0 of 3 in a row not accepted at the end
+      decided by  iteration_limit at iteration 1
+                  iterations, this one included: 1 >= 1
+
+      n  outcome   row              metric  best  failing  cost  time
+      0  baseline  -                     3     3        3     -  TIME
+      1  accept    metric_improved       2     2        2     -  TIME
+      metric: failing, target 0 (minimize)
+    "#);
 }
 
 #[test]
@@ -212,7 +222,32 @@ fn two_tests_that_exclude_each_other_are_named_with_what_shows_it() {
     let returned = json["returned"].as_array().unwrap();
     assert_eq!((&returned[0]["iteration"], &returned[0]["first"]), (&3.into(), &1.into()));
     assert_eq!((&returned[1]["iteration"], &returned[1]["first"]), (&4.into(), &2.into()));
-    insta::assert_snapshot!(told(&env.git_loop(&["explain", "fix"]).stdout), @"");
+    insta::assert_snapshot!(told(&env.git_loop(&["explain", "fix"]).stdout), @r#"
+    fix  stopped: unsatisfiable_constraints (exit 17)
+      verdict     do-not-retry
+      because     two tests fail by turns: what one of them wants, the other forbids
+      trend       stalled: 1 accepted, 3 of 3 in a row not accepted at the end
+      decided by  unsatisfiable_constraints at iteration 4
+                  one test: a
+                  the other test: b
+                  two tests fail by turns (a b a b): yes
+      exclude     a and b
+                  iteration 1 fails: b
+                  iteration 2 fails: a
+                  iteration 3 fails: b
+                  iteration 4 fails: a
+      regressed   a in 2 iterations: 2, 4
+      came back   in iteration 3 the set of iteration 1, 1 failing test
+      came back   in iteration 4 the set of iteration 2, 1 failing test
+
+      n  outcome   row                  metric  best  failing  cost  time
+      0  baseline  -                         3     3        3     -  TIME
+      1  accept    metric_improved           1     1        1     -  TIME
+      2  reject    tests_regressed           1     1        1     -  TIME
+      3  reject    metric_not_improved       1     1        1     -  TIME
+      4  reject    tests_regressed           1     1        1     -  TIME
+      metric: failing, target 0 (minimize)
+    "#);
 }
 
 #[test]
@@ -234,7 +269,34 @@ fn sets_that_come_back_and_tests_that_regress_are_counted() {
     assert_eq!(json["halt_reason"], "same_test_regressed");
     assert_eq!(json["regressions"], json!([{ "test": "a", "iterations": [2, 3] }]));
     insta::assert_snapshot!(
-        told(&env.git_loop(&["show", "fix", "3", "--why"]).expect_code(0).stdout), @"");
+        told(&env.git_loop(&["show", "fix", "3", "--why"]).expect_code(0).stdout), @r#"
+    iteration 3 rejected (tests_regressed), stopped by same_test_regressed, failing 2
+    rows
+         abandoned                   no   the iteration was interrupted: no
+       1 verifier_drift              no   check paths that are not as frozen: 0, not > 0
+       2 blocked_path_modified       no   blocked paths that changed: 0, not > 0; refs, config or hooks that were tampered with: 0, not > 0
+       3 blocked_finding             no   open findings that block: 0, not > 0
+       4 worker_failed               no   the worker failed: no
+       5 no_change                   no   the candidate's tree is green's: no
+       6 outside_mutable_paths       no   changed paths outside paths.mutable: 0, not > 0
+       7 verifier_failed             no   the check gave a verdict: yes; there is a metric: yes
+       8 metric_integrity_violation  no   tests of the baseline that were not collected: 0, not > 0
+       9 check_flaky                 no   runs of the check that disagree: no
+      10 tests_regressed             yes
+           tests that passed at green and do not now: 1 > 0
+    stops
+         deadline                    no   worker or check ran into the end of limits.duration: no
+         worker_failed               no   row 4 applied: no
+         cost_limit                  no   money spent: $0.00, not > $1.00
+         cost_anomaly                no   cost of this iteration: none, compared with nothing
+         deadline                    no   the loop's time: TIME, not >= 10m00s
+         target_met                  no   row 19 applied: no
+         unsatisfiable_constraints   no   two tests fail by turns (a b a b): no
+         oscillation_detected        no   the failing set is an earlier one: no; times that a failing set came back: 0, not >= 2
+         same_test_regressed         yes
+           the test that regressed most often: a
+           iterations in which it regressed: 2 >= 2
+    "#);
 }
 
 #[test]
@@ -264,7 +326,16 @@ fn a_guard_that_was_violated_is_looked_into_and_renewed_by_the_approver() {
     let json = explained(&env, 13, "investigate");
     assert_eq!(json["decided_by"]["name"], "verifier_drift");
     insta::assert_snapshot!(
-        env.git_loop(&["show", "fix", "1", "--why"]).expect_code(0).stdout, @"");
+        env.git_loop(&["show", "fix", "1", "--why"]).expect_code(0).stdout, @r#"
+    iteration 1 blocked (verifier_drift)
+    rows
+         abandoned                   no   the iteration was interrupted: no
+       1 verifier_drift              yes
+           check paths that are not as frozen: 1 > 0
+           the iteration was interrupted: no
+    stops
+      none was asked: a blocked outcome is final
+    "#);
     let ann = env.key("ann");
     env.git_loop(&["renew", "fix", "fix-2", "--key", ann.to_str().unwrap()]).expect_code(1);
     env.git_loop(&["renew", "fix", "fix-2"]).expect_code(0);
