@@ -9,6 +9,7 @@ mod docs;
 mod demo;
 mod formats;
 mod gate;
+mod hostile;
 mod init;
 mod interrupt;
 mod isolation;

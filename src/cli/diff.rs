@@ -6,6 +6,7 @@ use super::common::{find_loop, verified_with};
 use super::ui::Reply;
 use crate::error::{Error, Result, ResultExt};
 use crate::escape::{escape_path, escape_terminal};
+use crate::git::TreesInMemory;
 use crate::ledger::record::Body;
 use crate::ledger::trust::TrustRoot;
 use crate::oid::Oid;
@@ -50,7 +51,8 @@ pub fn run(context: &Context, args: &DiffArgs) -> Result<Reply> {
     let unreadable = || format!("the trees of {old} and {new} cannot be compared");
     let old_tree = repo.commit_tree(old.0).or_workspace(unreadable)?;
     let new_tree = repo.commit_tree(new.0).or_workspace(unreadable)?;
-    let changes = crate::guard::changes(repo.gix(), &old_tree, &new_tree).or_workspace(unreadable)?;
+    let changes =
+        crate::guard::changes(&TreesInMemory::new(&repo), &old_tree, &new_tree).or_workspace(unreadable)?;
     let patch = unified(&repo, &changes, context.ui.out()).or_workspace(unreadable)?;
     let paths: Vec<String> = changes.iter().map(|change| escape_path(change.path.as_ref())).collect();
     if changes.is_empty() {

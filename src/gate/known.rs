@@ -7,7 +7,7 @@ use crate::at::At;
 use crate::contract::{Class, Contract};
 use crate::error::{Error, Result, ResultExt};
 use crate::git::{LOOPS_PREFIX, LoopId, LoopRef, LoopRefKind, Repo};
-use crate::ledger::load::load;
+use crate::ledger::load::{contract_bytes, load};
 use crate::ledger::record::{Body, Record, Status};
 use crate::ledger::trust::TrustRoot;
 use crate::ledger::verify::{record_ids, verify_ledger};
@@ -42,7 +42,7 @@ fn is_lasting(repo: &Repo, tip: ObjectId) -> bool {
     let root = record_ids(repo, tip).ok().and_then(|ids| ids.first().copied());
     let contract = root
         .and_then(|root| load(repo, root).ok())
-        .and_then(|loaded| repo.read_blob(loaded.peek().contract_blob.0).ok())
+        .and_then(|loaded| contract_bytes(repo, loaded.peek().contract_blob).ok())
         .and_then(|bytes| Contract::from_bytes(&bytes).ok());
     contract.is_none_or(|contract| contract.class == Class::LastingCode)
 }

@@ -1,5 +1,6 @@
 //! Opening a repository, or saying clearly why not.
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -176,6 +177,8 @@ pub struct Repo {
     worktree_root: Option<PathBuf>,
     /// `GIT_OBJECT_DIRECTORY`: inside a `pre-receive` hook the quarantine with what is being pushed.
     incoming: Option<gix::odb::Handle>,
+    /// The objects once more, for reading what others wrote.
+    pub(super) bounded: OnceCell<gix::odb::Handle>,
     git: Arc<OnceLock<GitProgram>>,
     /// Objects known to be on the disk, so that a blob that is in every record is synced once.
     pub(super) synced: Arc<Mutex<HashSet<ObjectId>>>,
@@ -240,7 +243,7 @@ impl Repo {
             .map(|path| dir.join(path))
             .filter(|path| !same_folder(path, &common_dir.join("objects")))
             .map(|path| {
-                gix::odb::at(path.clone(), repository.object_hash())
+                super::bounds::open_store(&path, repository.object_hash())
                     .map_err(|source| RepoError::Io { path, source })
             })
             .transpose()?;
@@ -252,6 +255,7 @@ impl Repo {
             common_dir,
             worktree_root,
             incoming,
+            bounded: OnceCell::new(),
             git: Arc::default(),
             synced: Arc::default(),
         })
