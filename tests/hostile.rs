@@ -182,3 +182,118 @@ fn trees_that_git_would_not_write_are_refused_in_records() {
     env.git(&["update-ref", "refs/loops/fix/ledger", &records[8]]);
     env.git_loop(&["verify", "fix"]).expect_code(0);
 }
+
+/// One bad ref is one bad entry: the loops beside it are listed and verified.
+#[test]
+fn a_bad_ref_hides_no_other_loop() {
+    let env = TestEnv::new();
+    let records = converged(&env);
+    let good = |name: &str| env.git(&["update-ref", name, &records[8]]);
+    let loops = env.repo().join(".git/refs/loops");
+    let put = |name: &str, content: &str| {
+        let path = loops.join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(path, content).unwrap();
+    };
+    env.git(&["tag", "-a", "-m", "t", "v1"]);
+    let tag = env.git(&["rev-parse", "v1"]);
+    let blob = env.git(&["rev-parse", "HEAD:README"]);
+    let cases = [
+        ("dangling/ledger", "ref: refs/heads/nowhere\n".to_owned(), "symbolic ref"),
+        ("circular/ledger", "ref: refs/loops/circular/ledger\n".to_owned(), "symbolic ref"),
+        ("branch/ledger", "ref: refs/heads/main\n".to_owned(), "symbolic ref"),
+        ("empty/ledger", String::new(), "damaged"),
+        ("tagged/ledger", format!("{tag}\n"), "names a tag"),
+        ("blob/ledger", format!("{blob}\n"), "names a blob"),
+        ("lost/ledger", format!("{}\n", "1".repeat(40)), "is missing"),
+        ("Shout/ledger", format!("{}\n", records[8]), "small letter"),
+        ("fix/other", format!("{}\n", records[8]), "not the ref of a loop"),
+        ("fix/head", "ref: refs/heads/main\n".to_owned(), "symbolic ref"),
+    ];
+    good("refs/loops/fix/ledger");
+    for (name, content, needle) in cases {
+        let before = fs::read(loops.join(name)).ok();
+        put(name, &content);
+        for command in [&["list"][..], &["list", "--verify"], &["verify", "--all"]] {
+            let output = env.git_loop(command).expect_code(20);
+            let lines: Vec<&str> = output.stdout.lines().collect();
+            assert_eq!(lines.len(), 2, "{name} {command:?}: {output:?}");
+            assert!(lines.iter().any(|line| line.contains("fix") && !line.contains("refs/")), "{output:?}");
+            let bad = lines.iter().find(|line| line.contains(&format!("refs/loops/{name}"))).expect(name);
+            assert!(bad.contains(needle), "{name} {command:?}: {output:?}");
+            let json = env.git_loop(&[command, &["--json"]].concat()).expect_code(20).json();
+            assert_eq!(json["status"], "error");
+            assert_eq!(json["errors"].as_array().unwrap().len(), 1, "{json}");
+            assert_eq!(json["errors"][0]["exit_code"], 20, "{json}");
+        }
+        // Named beside a good one, too.
+        let id = name.split('/').next().unwrap();
+        if id != "Shout" && name != "fix/other" {
+            let output = env.git_loop(&["verify", id, "fix"]).expect_code(20);
+            assert!(output.stdout.contains("ok fix"), "{name}: {output:?}");
+            assert!(output.stdout.contains(&format!("FAILED refs/loops/{name}")), "{name}: {output:?}");
+        }
+        // The one that is whole is still the only loop.
+        env.git_loop(&["status"]).expect_code(0);
+        match before {
+            Some(content) => fs::write(loops.join(name), content).unwrap(),
+            None => fs::remove_file(loops.join(name)).unwrap(),
+        }
+        env.git_loop(&["verify", "--all"]).expect_code(0);
+    }
+    // Without any loop that is whole, that there are bad ones is said.
+    fs::remove_dir_all(&loops).unwrap();
+    put("branch/ledger", "ref: refs/heads/main\n");
+    env.git_loop(&["status"]).expect_code(129).expect_stderr("git loop list");
+    // And the way out that is named is one.
+    let output = env.git_loop(&["list"]).expect_code(20).expect_stderr("git symbolic-ref --delete");
+    let hint =
+        output.stderr.lines().find_map(|line| line.split_once("git symbolic-ref --delete ")).unwrap().1;
+    env.git(&["symbolic-ref", "--delete", hint]);
+    env.git_loop(&["list"]).expect_code(0);
+}
+
+/// The list says what it looked at: the two ends. A ledger that is broken in between is found by the full verification.
+#[test]
+fn the_list_claims_no_more_than_it_checked() {
+    if !tool("ssh-keygen") {
+        return;
+    }
+    let env = TestEnv::new();
+    let records = converged(&env);
+    let list = env.git_loop(&["list"]).expect_code(0).expect_stderr("git loop verify --all");
+    assert!(list.stdout.starts_with("fix  awaiting review"), "{list:?}");
+    assert_eq!(env.git_loop(&["list", "--json"]).json()["loops"][0]["checked"], "ends");
+    let full = env.git_loop(&["list", "--verify", "--json"]).expect_code(0).json();
+    assert_eq!(full["loops"][0]["checked"], "all");
+    let ends = env.git_loop(&["list", "--json"]).json();
+    for field in
+        ["loop", "status", "iteration", "halt_reason", "contract_id", "run_id", "objective", "ledger_tip"]
+    {
+        assert_eq!(ends["loops"][0][field], full["loops"][0][field], "{field}");
+    }
+
+    // A record in the middle is gone: only the full verification can know.
+    let object = env.repo().join(".git/objects").join(&records[4][..2]).join(&records[4][2..]);
+    let kept = fs::read(&object).unwrap();
+    fs::remove_file(&object).unwrap();
+    env.git_loop(&["list"]).expect_code(0);
+    let output = env.git_loop(&["list", "--verify"]).expect_code(20);
+    assert!(output.stdout.contains(&records[4]), "{output:?}");
+    env.git_loop(&["verify", "--all"]).expect_code(20);
+    fs::write(&object, kept).unwrap();
+
+    // What is wrong with an end is seen: the signer, the signature, the name, the contract.
+    env.git(&["update-ref", "refs/loops/other/ledger", &records[8]]);
+    let output = env.git_loop(&["list"]).expect_code(20);
+    assert!(output.stdout.contains("other  does not verify"), "{output:?}");
+    env.git(&["update-ref", "-d", "refs/loops/other/ledger"]);
+    let unsigned =
+        env.git(&["commit-tree", "-m", "x", "-p", &records[7], &format!("{}^{{tree}}", records[8])]);
+    env.git(&["update-ref", "refs/loops/fix/ledger", &unsigned]);
+    env.git_loop(&["list"]).expect_code(20);
+    env.git(&["update-ref", "refs/loops/fix/ledger", &records[8]]);
+    env.write_trust(&[("ann", "ann@example.org")]);
+    let output = env.git_loop(&["list"]).expect_code(20);
+    assert!(output.stdout.contains("signer runner@example.org"), "{output:?}");
+}

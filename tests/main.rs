@@ -17,4 +17,5 @@ mod keys;
 mod loops;
 mod places;
 mod review;
+mod streams;
 mod verify;

@@ -24,6 +24,14 @@ pub enum RepoError {
         /// Where the search began.
         dir: PathBuf,
     },
+    /// There is no such folder to begin in.
+    #[error("{} {}", dir.display(), if *is_file { "is a file, not a folder" } else { "does not exist" })]
+    NoFolder {
+        /// Where the search should have begun.
+        dir: PathBuf,
+        /// Whether something else is there.
+        is_file: bool,
+    },
     /// `GIT_DIR` names something else.
     #[error("GIT_DIR names {}, which {problem}", path.display())]
     GitDirVariable {
@@ -118,6 +126,9 @@ impl From<RepoError> for crate::error::Error {
             RepoError::NotARepository { .. } => {
                 "run it in a repository, name one with -C DIR, or make one: git init".into()
             }
+            RepoError::NoFolder { .. } => {
+                "name a folder in the work tree: -C DIR; it is relative to the folder you are in".into()
+            }
             RepoError::GitDirVariable { .. } => {
                 "unset GIT_DIR, or let it name the '.git' folder of a repository".into()
             }
@@ -204,6 +215,13 @@ impl Repo {
             }
         }
         let dir = host.absolute(dir);
+        match dir.metadata() {
+            Ok(meta) if !meta.is_dir() => return Err(RepoError::NoFolder { dir, is_file: true }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(RepoError::NoFolder { dir, is_file: false });
+            }
+            _ => {}
+        }
         let found = discover::find(&dir, host)?;
         let git_dir = found.git_dir.clone();
         let common_dir = discover::common_dir(&git_dir)

@@ -414,7 +414,12 @@ pub fn second_parent(record: &Record) -> Option<Oid> {
 }
 
 /// What every record must satisfy by itself: signature, trust, role, dates, message.
-fn envelope(contract: &Contract, trust: &TrustRoot, now: At, loaded: &Loaded) -> Result<(), Reason> {
+pub(super) fn envelope(
+    contract: &Contract,
+    trust: &TrustRoot,
+    now: At,
+    loaded: &Loaded,
+) -> Result<(), Reason> {
     let record = &loaded.record;
     let commit = &loaded.commit.commit;
     let signature = loaded.commit.signature.as_deref().ok_or(Reason::Unsigned)?;
@@ -493,13 +498,13 @@ fn same_evidence(loaded: &Loaded) -> Result<(), Reason> {
     Ok(())
 }
 
-fn position(field: &'static str, found: &str, expected: &str) -> Result<(), Reason> {
+pub(super) fn position(field: &'static str, found: &str, expected: &str) -> Result<(), Reason> {
     if found == expected {
         return Ok(());
     }
     Err(Reason::Position { field, found: found.to_owned(), expected: expected.to_owned() })
 }
 
-fn optional(id: Option<Oid>) -> String {
+pub(super) fn optional(id: Option<Oid>) -> String {
     id.map_or_else(|| "null".to_owned(), |id| id.to_string())
 }
