@@ -1,5 +1,6 @@
 //! What somebody else may have put under refs/loops/: giants, trees that git would not write, refs that are none.
 
+use std::fmt::Write as _;
 use std::fs;
 
 use crate::support::{TestEnv, tool};
@@ -66,7 +67,7 @@ fn with_entry(env: &TestEnv, like: &str, name: &str, id: &str) -> String {
         let (meta, path) = line.split_once('\t').unwrap();
         let (head, old) = meta.rsplit_once(' ').unwrap();
         let id = if path == name { id } else { old };
-        list.push_str(&format!("{head} {id}\t{path}\n"));
+        let _ = writeln!(list, "{head} {id}\t{path}");
     }
     let file = env.root().join("list");
     fs::write(&file, list).unwrap();

@@ -49,8 +49,7 @@ pub fn all_loops_and_bad_refs(repo: &Repo) -> Result<(Vec<LoopHere>, Vec<BadRef>
         let id = parsed.as_ref().ok().and_then(Option::as_ref).map(|found| found.id.clone());
         let mut broken = |error: Error| {
             // What is told of a ledger that does not verify is told of one that is none: exit code 20.
-            let error =
-                error.hints().iter().fold(Error::invariant(error.chain()), |all, hint| all.hint(hint));
+            let error = error.hints().iter().fold(Error::invariant(error.chain()), Error::hint);
             bad.push(BadRef { name: name.to_string(), id: id.clone(), error });
         };
         match (parsed, target) {

@@ -44,7 +44,7 @@ fn wanted(repo: &Repo, args: &VerifyArgs) -> Result<(Vec<LoopHere>, Vec<BadRef>)
     let (mut loops, mut ids) = (Vec::new(), HashSet::new());
     for argument in &args.ids {
         if let Ok(id) = argument.parse::<LoopId>()
-            && bad.iter().any(|bad| bad.name == id.refs().ledger().to_string())
+            && bad.iter().any(|bad| id.refs().ledger().as_bstr() == bad.name.as_str())
         {
             ids.insert(id);
             continue;

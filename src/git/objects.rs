@@ -458,7 +458,7 @@ mod tests {
     #[test]
     fn a_small_delta_of_a_giant_base_is_not_decoded() {
         let repo = TestRepo::new();
-        let zeros = [0_u8; 1 << 16];
+        let zeros = vec![0_u8; 1 << 16];
         let id = |bytes: &[u8]| gix::objs::compute_hash(gix::hash::Kind::Sha1, Kind::Blob, bytes).unwrap();
         let (first, second, third) = (1 << 20, 1 << 24, 9 * 0xff_ffff);
         let mut entries = vec![packed(3, &[], &zeros)];

@@ -178,6 +178,9 @@ pub(super) enum Loose {
     Symbolic(BString),
 }
 
+/// Where a ref is, or what is wrong with it.
+pub type Target = Result<ObjectId, RefError>;
+
 /// Git follows symbolic refs this far.
 const MAX_SYMBOLIC: usize = 5;
 
@@ -212,10 +215,7 @@ impl Repo {
     }
 
     /// The same, with what is wrong with a ref in the place of where it is, so that one bad ref does not hide the others.
-    pub fn list_each_ref(
-        &self,
-        prefix: &str,
-    ) -> Result<Vec<(FullName, Result<ObjectId, RefError>)>, RefError> {
+    pub fn list_each_ref(&self, prefix: &str) -> Result<Vec<(FullName, Target)>, RefError> {
         // Packed ones first: what is in a file of its own is newer. And read after the files: a ref that is being
         // packed in between is in one of the two, whatever the order of events.
         let mut loose = BTreeMap::new();
@@ -264,11 +264,7 @@ impl Repo {
         }
     }
 
-    fn walk_loose(
-        &self,
-        prefix: &str,
-        found: &mut BTreeMap<FullName, Result<ObjectId, RefError>>,
-    ) -> Result<(), RefError> {
+    fn walk_loose(&self, prefix: &str, found: &mut BTreeMap<FullName, Target>) -> Result<(), RefError> {
         let mut pending = vec![prefix.trim_end_matches('/').to_owned()];
         while let Some(dir_name) = pending.pop() {
             let dir = self.common_dir().join(&dir_name);
