@@ -191,16 +191,20 @@ fn read_file(context: &Context, path: &Path, file: Option<&Path>) -> Result<Loop
 }
 
 fn base_commit(repo: &Repo, base: Option<&str>) -> Result<gix::ObjectId> {
-    match base {
-        None => Ok(repo.require_commit()?),
-        Some(spec) => repo
-            .gix()
-            .rev_parse_single(spec)
-            .or_workspace(|| format!("--base {spec:?} names nothing in this repository"))
-            .and_then(|id| {
-                let object = id.object().or_workspace(|| format!("{spec} cannot be read"))?;
-                Ok(object.peel_to_commit().or_workspace(|| format!("--base {spec:?} is no commit"))?.id)
-            })
-            .map_err(|error| Error::usage(error.chain()).hint("name a commit, a branch or a tag")),
-    }
+    let Some(spec) = base else { return Ok(repo.require_commit()?) };
+    // What the library says of a revision is about its parser; it names no next step.
+    let wrong = |what: &str| {
+        Error::usage(format!("--base {spec:?} {what}"))
+            .hint("name a commit, a branch or a tag; which there are: git log --oneline --all")
+    };
+    let id = repo.gix().rev_parse_single(spec).map_err(|error| {
+        let ambiguous = Error::usage("").caused_by(error).chain().contains("ambiguous");
+        wrong(if ambiguous { "names more than one object" } else { "names nothing in this repository" })
+    })?;
+    let object = id.object().or_workspace(|| format!("--base {spec:?} cannot be read"))?;
+    let kind = object.kind;
+    object
+        .peel_to_commit()
+        .map(|commit| commit.id)
+        .map_err(|_| wrong(&format!("names a {kind} that is no commit")))
 }

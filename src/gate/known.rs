@@ -5,9 +5,9 @@ use gix::ObjectId;
 use super::{Candidate, LedgerJudge, LoopContent, Standing};
 use crate::at::At;
 use crate::contract::{Class, Contract};
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Error, Result};
 use crate::git::{LOOPS_PREFIX, LoopId, LoopRef, LoopRefKind, Repo};
-use crate::ledger::load::load;
+use crate::ledger::load::{contract_bytes, load};
 use crate::ledger::record::{Body, Record, Status};
 use crate::ledger::trust::TrustRoot;
 use crate::ledger::verify::{record_ids, verify_ledger};
@@ -15,8 +15,7 @@ use crate::ledger::verify::{record_ids, verify_ledger};
 /// The loops whose content matters to the tripwire: the `lasting_code` ones, and, if there are any, what others had
 /// promoted. A ledger that does not verify cannot have promoted anything, but its candidates still count.
 pub fn known_loops(repo: &Repo, trust: Option<&TrustRoot>) -> Result<Vec<LoopContent>> {
-    let refs =
-        repo.list_refs(LOOPS_PREFIX).or_workspace(|| "the refs of the loops cannot be read".to_owned())?;
+    let refs = repo.list_refs(LOOPS_PREFIX)?;
     let mut ledgers = Vec::new();
     for (name, tip) in refs {
         if let Ok(Some(LoopRef { id, kind: LoopRefKind::Ledger })) = LoopRef::parse(name.as_bstr()) {
@@ -42,7 +41,7 @@ fn is_lasting(repo: &Repo, tip: ObjectId) -> bool {
     let root = record_ids(repo, tip).ok().and_then(|ids| ids.first().copied());
     let contract = root
         .and_then(|root| load(repo, root).ok())
-        .and_then(|loaded| repo.read_blob(loaded.peek().contract_blob.0).ok())
+        .and_then(|loaded| contract_bytes(repo, loaded.peek().contract_blob).ok())
         .and_then(|bytes| Contract::from_bytes(&bytes).ok());
     contract.is_none_or(|contract| contract.class == Class::LastingCode)
 }

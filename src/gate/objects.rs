@@ -10,9 +10,12 @@ use gix::bstr::{BStr, BString, ByteSlice};
 use gix::objs::commit::ref_iter::Token;
 use gix::objs::{Find as _, FindHeader as _, Kind, TagRefIter, TreeRefIter};
 
+use crate::git::Bound;
+use crate::git::bounds::open_store;
+
 /// The objects of a repository, and those that are being received.
 pub struct Objects {
-    store: gix::OdbHandle,
+    store: gix::odb::Handle,
     incoming: Option<gix::odb::Handle>,
     hash: gix::hash::Kind,
     shallow: HashSet<ObjectId>,
@@ -105,7 +108,9 @@ impl Objects {
     /// The objects of `repo`. `incoming` is the store of `GIT_OBJECT_DIRECTORY`, where a receiving server keeps what
     /// is pushed until its hooks agree.
     pub fn new(repo: &gix::Repository, incoming: Option<&gix::odb::Handle>) -> Result<Self, Box<gix::Error>> {
-        let mut store = repo.objects.clone();
+        let objects = repo.objects.store_ref().path();
+        let mut store = open_store(objects, repo.object_hash())
+            .map_err(|cause| Box::new(gix::Error::from_error(cause)))?;
         store.ignore_replacements = true;
         let mut incoming = incoming.cloned();
         if let Some(incoming) = &mut incoming {
@@ -156,6 +161,14 @@ impl Objects {
         }
         let mut buffer = Vec::new();
         let fault = |why: String| Unreadable::Corrupt { id, why };
+        // A push is made by somebody else: two megabytes of a pack can stand for gigabytes.
+        let (header, bound) = (self.header(id)?, Bound::of(kind));
+        if let Some(header) = header.filter(|header| header.kind == kind && header.size > bound.bytes) {
+            return Err(fault(format!(
+                "it is a {kind} of {} bytes, more than the {} that are read",
+                header.size, bound.bytes
+            )));
+        }
         let data = self.try_find(&id, &mut buffer).map_err(|error| fault(error.to_string()))?;
         let data = data.ok_or_else(|| self.missing(id))?;
         if data.kind != kind {
