@@ -3,29 +3,62 @@
 //! | ref | rule |
 //! | --- | --- |
 //! | `refs/loops/<id>/ledger` | verifies; only fast-forwards along first parents; is never deleted |
-//! | `refs/loops/<id>/head` | a commit; may move anywhere; is never deleted |
-//! | `refs/notes/loops/<id>` | a commit; may move anywhere, it can be rebuilt; is never deleted |
+//! | `refs/loops/<id>/head` | the base or a candidate of the loop's ledger; may move among them; is never deleted |
+//! | `refs/notes/loops/<id>` | notes of receipts of the loop's ledger, in every new commit; only fast-forwards; is never deleted |
 //! | anything else there | refused |
+//!
+//! The loop's ledger is the one that will be there after the push: the pushed one, else the one that the receiving side
+//! has. Without one there is nothing that head and notes could belong to, and they are refused: else they would carry
+//! anything out, past the tripwire, which does not look at the refs of loops.
 //!
 //! An id cannot be used twice: the contract record of another loop of that name is not in the history of the ledger
 //! that is there, so the new one does not fast-forward. Candidates of unpromoted loops travel inside these refs by
 //! design; the tripwire does not look at them.
+
+use std::collections::HashMap;
+use std::rc::Rc;
 
 use gix::ObjectId;
 use gix::bstr::{BStr, ByteSlice};
 
 use super::input::Update;
 use super::objects::{Objects, Target};
+use super::receipts;
 
-/// Says whether a ledger verifies against the trust root of the protected side.
-pub trait LedgerJudge {
-    /// `Err` says which record does not hold and why.
-    fn verify(&self, id: &str, tip: ObjectId) -> Result<(), String>;
+/// What a ledger that verifies says of the refs beside it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LedgerFacts {
+    /// The base of the loop.
+    pub base: Option<ObjectId>,
+    /// Every candidate that a record has as second parent, with its receipts as lines of a note.
+    pub candidates: HashMap<ObjectId, Vec<String>>,
 }
 
+impl LedgerFacts {
+    /// Whether the head of the loop may be there.
+    pub fn may_be_head(&self, id: ObjectId) -> bool {
+        self.base == Some(id) || self.candidates.contains_key(&id)
+    }
+}
+
+/// Says whether a ledger verifies against the trust root of the protected side, and where ledgers are there.
+pub trait LedgerJudge {
+    /// What the ledger says; `Err` says which record does not hold and why.
+    fn verify(&self, id: &str, tip: ObjectId) -> Result<Rc<LedgerFacts>, String>;
+
+    /// Where the ledger of a loop is on the receiving side now. Asked only if a push brings other refs of the loop
+    /// and not the ledger. `Err` says why that cannot be known.
+    fn received(&self, id: &str) -> Result<Option<ObjectId>, String>;
+}
+
+#[cfg(test)]
 impl<F: Fn(&str, ObjectId) -> Result<(), String>> LedgerJudge for F {
-    fn verify(&self, id: &str, tip: ObjectId) -> Result<(), String> {
-        self(id, tip)
+    fn verify(&self, id: &str, tip: ObjectId) -> Result<Rc<LedgerFacts>, String> {
+        self(id, tip).map(|()| Rc::default())
+    }
+
+    fn received(&self, _: &str) -> Result<Option<ObjectId>, String> {
+        Ok(None)
     }
 }
 
@@ -35,6 +68,16 @@ enum Kind {
     Ledger,
     Head,
     Notes,
+}
+
+impl Kind {
+    fn of(self, id: &str) -> String {
+        match self {
+            Self::Ledger => format!("refs/loops/{id}/ledger"),
+            Self::Head => format!("refs/loops/{id}/head"),
+            Self::Notes => format!("refs/notes/loops/{id}"),
+        }
+    }
 }
 
 /// Why an update of a loop's ref is refused.
@@ -59,10 +102,30 @@ pub fn is_loop_space(name: &BStr) -> bool {
     })
 }
 
+/// The ledgers of a push: where each is to be.
+#[derive(Debug, Default)]
+pub struct Pushed(HashMap<String, ObjectId>);
+
+impl Pushed {
+    /// Those among `updates`.
+    pub fn among(updates: &[Update]) -> Self {
+        Self(ledgers(updates).map(|(id, tip)| (id.to_owned(), tip)).collect())
+    }
+}
+
+/// The ledgers that `updates` bring, with the ids of their loops.
+pub fn ledgers(updates: &[Update]) -> impl Iterator<Item = (&str, ObjectId)> {
+    updates.iter().filter_map(|update| match parse(update.reference.as_bstr()) {
+        Some((id, Kind::Ledger)) => Some((id, update.new?)),
+        _ => None,
+    })
+}
+
 /// Judges one update of a ref for which [`is_loop_space`] holds. `remote` is where to fetch from.
 pub fn judge(
     objects: &Objects,
     update: &Update,
+    pushed: &Pushed,
     ledgers: &dyn LedgerJudge,
     remote: Option<&str>,
 ) -> Result<(), Broken> {
@@ -76,7 +139,6 @@ pub fn judge(
     };
     let broken = |reason: String, unblock: String| Broken { id: Some(id.to_owned()), reason, unblock };
     let remote = remote.unwrap_or("<remote>");
-    let fetch = format!("git fetch {remote} 'refs/loops/{id}/*:refs/loops/{id}/*'");
     let Some(new) = update.new else {
         let what = match kind {
             Kind::Ledger => "a ledger is never deleted",
@@ -84,30 +146,79 @@ pub fn judge(
             Kind::Notes => "the receipts of a loop are never deleted",
         };
         let unblock = "push without --mirror, --prune and --delete for refs/loops/* and refs/notes/loops/*, or fetch them first";
-        return Err(broken(what.to_owned(), format!("{unblock}: {fetch}")));
+        return Err(broken(
+            what.to_owned(),
+            format!("{unblock}: git fetch {remote} 'refs/loops/{id}/*:refs/loops/{id}/*'"),
+        ));
     };
     match objects.peel(new) {
         Ok(Target::Commit(target)) if target == new => {}
         Ok(_) => {
-            return Err(broken(
-                format!("{new} is not a commit"),
-                format!("push refs/loops/{id}/* as they are"),
-            ));
+            return Err(broken(format!("{new} is not a commit"), format!("push {} as it is", kind.of(id))));
         }
         Err(error) => {
             let unblock = error.unblock(Some(remote));
             return Err(broken(format!("it cannot be judged: {error}"), unblock));
         }
     }
-    if kind != Kind::Ledger {
-        return Ok(());
+    if kind == Kind::Ledger {
+        if let Some(old) = update.old {
+            fast_forwards(objects, old, new).map_err(|reason| {
+                broken(
+                    reason,
+                    format!("git fetch {remote} 'refs/loops/{id}/*:refs/loops/{id}/*', then push again"),
+                )
+            })?;
+        }
+        return ledgers.verify(id, new).map(|_| ()).map_err(|reason| {
+            broken(format!("the ledger does not verify: {reason}"), format!("git loop verify {id}"))
+        });
     }
-    if let Some(old) = update.old {
-        fast_forwards(objects, old, new)
-            .map_err(|reason| broken(reason, format!("{fetch}, then push again")))?;
+    let with_ledger = format!("git push {remote} {} {}", Kind::Ledger.of(id), kind.of(id));
+    let ledger = match pushed.0.get(id) {
+        Some(tip) => Some(*tip),
+        None => ledgers.received(id).map_err(|why| {
+            broken(
+                format!("the loop's ledger is not in this push, and where it is on the other side is not known: {why}"),
+                with_ledger.clone(),
+            )
+        })?,
+    };
+    let Some(ledger) = ledger else {
+        let reason = "the other side has no ledger of this loop, and this push brings none; without one nothing says what this is";
+        return Err(broken(reason.to_owned(), with_ledger));
+    };
+    if !objects.has(ledger) {
+        return Err(broken(
+            format!("the ledger on the other side is at {ledger}, which is not known here"),
+            format!("git fetch {remote} 'refs/loops/{id}/*:refs/loops/{id}/*', then push again"),
+        ));
     }
-    ledgers.verify(id, new).map_err(|reason| {
-        broken(format!("the ledger does not verify: {reason}"), format!("git loop verify {id}"))
+    let facts = ledgers.verify(id, ledger).map_err(|reason| {
+        broken(format!("the loop's ledger does not verify: {reason}"), format!("git loop verify {id}"))
+    })?;
+    if kind == Kind::Head {
+        if facts.may_be_head(new) {
+            return Ok(());
+        }
+        return Err(broken(
+            format!("{new} is neither the base nor a candidate of the ledger that the other side will have"),
+            format!("let the iteration end, then push the ledger too: {with_ledger}"),
+        ));
+    }
+    receipts::judge(objects, update.old, new, &facts).map_err(|fault| match fault {
+        receipts::Fault::Moved(reason) => broken(
+            reason,
+            format!("git fetch {remote} '{0}:{0}-theirs', merge: git notes --ref=loops/{id} merge loops/{id}-theirs, then push again", kind.of(id)),
+        ),
+        receipts::Fault::Foreign { commit, what } => broken(
+            format!("{commit} in its history is no commit of receipts of this loop: {what}"),
+            "the receipts can be made again from the ledger: push without them".to_owned(),
+        ),
+        receipts::Fault::Unreadable(error) => {
+            let unblock = error.unblock(Some(remote));
+            broken(format!("it cannot be judged: {error}"), unblock)
+        }
     })
 }
 
@@ -203,9 +314,144 @@ mod tests {
                 "git fetch origin 'refs/loops/fix/*:refs/loops/fix/*', then push again"
             );
         }
-        // The head may move anywhere.
-        lab.git(&["push", "-q", "origin", &format!("{second}:refs/loops/fix/head")]);
-        assert!(push(&lab, &[&format!("+{other}:refs/loops/fix/head")], &holds).is_allowed());
+    }
+
+    /// Ledgers whose facts are given.
+    #[derive(Default)]
+    struct Given {
+        facts: LedgerFacts,
+        received: Option<ObjectId>,
+        asked: std::cell::RefCell<Vec<ObjectId>>,
+    }
+
+    impl LedgerJudge for Given {
+        fn verify(&self, _: &str, tip: ObjectId) -> Result<Rc<LedgerFacts>, String> {
+            self.asked.borrow_mut().push(tip);
+            Ok(Rc::new(self.facts.clone()))
+        }
+
+        fn received(&self, _: &str) -> Result<Option<ObjectId>, String> {
+            Ok(self.received)
+        }
+    }
+
+    #[test]
+    fn a_head_is_the_base_or_a_candidate_of_the_ledger_that_will_be_there() {
+        let lab = Lab::new();
+        let [first, second, other, _] = ledgers(&lab);
+        let (base, candidate) = (lab.id("main"), lab.commit("candidate"));
+        lab.git(&["reset", "-q", "--hard", "HEAD~1"]);
+        let mut given = Given::default();
+        given.facts.base = Some(base);
+        given.facts.candidates.insert(candidate, Vec::new());
+        let head = |id: &str| format!("+{id}:refs/loops/fix/head");
+        let ledger = format!("{first}:refs/loops/fix/ledger");
+
+        // The other side has no ledger, and none is pushed.
+        let verdict = push(&lab, &[&head(&candidate.to_string())], &given);
+        assert_eq!(told(&verdict), ["fix - ledger_rule"]);
+        assert!(verdict.refusals[0].reason.contains("has no ledger of this loop"), "{verdict:?}");
+        assert_eq!(verdict.refusals[0].unblock, "git push origin refs/loops/fix/ledger refs/loops/fix/head");
+        // The pushed one says what it may be.
+        for id in [base, candidate] {
+            assert!(push(&lab, &[&head(&id.to_string()), &ledger], &given).is_allowed());
+        }
+        // Not the commit that a candidate was made from, nor a record, nor anything else.
+        for id in [&first, &second, &other] {
+            assert_eq!(told(&push(&lab, &[&head(id), &ledger], &given)), ["fix - ledger_rule"]);
+        }
+        // So does the one that is there. The pushed one counts more.
+        given.received = Some(second.parse().unwrap());
+        assert!(push(&lab, &[&head(&candidate.to_string())], &given).is_allowed());
+        assert_eq!(told(&push(&lab, &[&head(&other)], &given)), ["fix - ledger_rule"]);
+        given.asked.borrow_mut().clear();
+        assert!(push(&lab, &[&head(&candidate.to_string()), &ledger], &given).is_allowed());
+        assert!(given.asked.borrow().iter().all(|tip| tip.to_string() == first));
+        // One that is not known here cannot be judged by.
+        given.received = Some(ObjectId::from_hex("b".repeat(40).as_bytes()).unwrap());
+        let verdict = push(&lab, &[&head(&candidate.to_string())], &given);
+        assert!(verdict.refusals[0].reason.contains("is not known here"), "{verdict:?}");
+    }
+
+    /// What a notes ref carries, in any commit of it, is receipts.
+    #[test]
+    fn receipts_are_held_to_their_form_along_all_new_commits() {
+        for sha256 in [false, true] {
+            let lab = Lab::with(sha256);
+            let candidate = lab.id("main");
+            let hex = candidate.to_string();
+            let mut given = Given { received: Some(lab.id("main")), ..Given::default() };
+            given.facts.candidates.insert(candidate, vec!["{\"a\":1}".to_owned(), "{\"b\":2}".to_owned()]);
+            let blob = |content: &str| {
+                lab.git_with_input(&["hash-object", "-w", "--stdin"], content.as_bytes()).trim().to_owned()
+            };
+            let tree = |entries: &[(&str, &str, &str, &str)]| {
+                let lines: Vec<String> = entries
+                    .iter()
+                    .map(|(mode, kind, id, name)| format!("{mode} {kind} {id}\t{name}\n"))
+                    .collect();
+                lab.git_with_input(&["mktree"], lines.concat().as_bytes()).trim().to_owned()
+            };
+            let commit = |tree: &str, parents: &[&str]| {
+                let parents: Vec<&str> = parents.iter().flat_map(|parent| ["-p", parent]).collect();
+                lab.git(&[&["commit-tree", "-m", "notes", tree][..], &parents].concat()).trim().to_owned()
+            };
+            let judged = |id: &str| push(&lab, &[&format!("+{id}:refs/notes/loops/fix")], &given);
+            let receipts = blob("{\"a\":1}\n\n{\"b\":2}\n{\"a\":1}\n");
+            let flat = tree(&[("100644", "blob", &receipts, &hex)]);
+            let fanned = tree(&[("100644", "blob", &receipts, &hex[4..])]);
+            let fanned = tree(&[("040000", "tree", &fanned, &hex[2..4])]);
+            let fanned = tree(&[("040000", "tree", &fanned, &hex[..2])]);
+            let good = commit(&fanned, &[&commit(&flat, &[])]);
+            assert!(judged(&good).is_allowed(), "{:?}", judged(&good));
+            assert!(judged(&commit(&tree(&[]), &[&good])).is_allowed(), "a note may go");
+
+            let other = blob("{\"a\":1}\nfn stolen() {}\n");
+            let file = blob("fn stolen() {}\n");
+            let below = tree(&[("100644", "blob", &receipts, "a.rs")]);
+            let bad = [
+                tree(&[("100644", "blob", &other, &hex)]),
+                tree(&[("100644", "blob", &file, &hex)]),
+                tree(&[("100644", "blob", &blob("{\"a\": 1}\n"), &hex)]),
+                tree(&[("100644", "blob", &receipts, &lab.id("main^{tree}").to_string())]),
+                tree(&[("100644", "blob", &receipts, &hex), ("100644", "blob", &file, "src")]),
+                tree(&[("100644", "blob", &receipts, &hex), ("040000", "tree", &below, "aa")]),
+                tree(&[("100644", "blob", &receipts, &hex[..8])]),
+                tree(&[("120000", "blob", &receipts, &hex)]),
+                tree(&[("100644", "blob", &receipts, &hex.to_uppercase())]),
+                lab.git(&["rev-parse", "main^{tree}"]).trim().to_owned(),
+            ];
+            for tree in &bad {
+                let commits = [
+                    commit(tree, &[&good]),
+                    // Behind a tip that is in order, along any parent.
+                    commit(&flat, &[&commit(tree, &[&good])]),
+                    commit(&flat, &[&good, &commit(tree, &[])]),
+                ];
+                for id in &commits {
+                    let verdict = judged(id);
+                    assert_eq!(
+                        told(&verdict),
+                        ["fix - ledger_rule"],
+                        "{}",
+                        lab.git(&["ls-tree", "-r", tree])
+                    );
+                    assert!(verdict.refusals[0].reason.contains("is no commit of receipts"), "{verdict:?}");
+                }
+            }
+            // The history of a branch is none of receipts.
+            assert!(!judged(&commit(&flat, &["main"])).is_allowed());
+
+            // They only go on from what is there.
+            lab.git(&["push", "-q", "origin", &format!("{good}:refs/notes/loops/fix")]);
+            assert!(judged(&commit(&flat, &[&good])).is_allowed());
+            assert!(judged(&commit(&flat, &[&commit(&flat, &[]), &good])).is_allowed(), "a merge");
+            for id in [format!("{good}~1"), commit(&flat, &[])] {
+                let verdict = judged(&id);
+                assert!(verdict.refusals[0].reason.contains("only fast-forward"), "{verdict:?}");
+                assert!(verdict.refusals[0].unblock.contains("git notes"), "{verdict:?}");
+            }
+        }
     }
 
     #[test]
@@ -259,7 +505,6 @@ mod tests {
         for name in ["refs/loopsy/fix/ledger", "refs/notes/commits", "refs/heads/loops"] {
             assert!(push(&lab, &[&format!("main:{name}")], &holds).is_allowed(), "{name}");
         }
-        assert!(push(&lab, &["main:refs/notes/loops/fix"], &holds).is_allowed());
         lab.git(&["tag", "-a", "-m", "t", "tag", "main"]);
         for (what, name) in [("tag", "ledger"), ("main^{tree}", "head"), ("main:src/a.rs", "ledger")] {
             let verdict = push(&lab, &[&format!("{what}:refs/loops/fix/{name}")], &holds);
@@ -277,7 +522,9 @@ mod tests {
             old: Some(ObjectId::from_hex("b".repeat(40).as_bytes()).unwrap()),
             new: Some(first.parse().unwrap()),
         };
-        let broken = judge(&objects, &update, &|_: &str, _: ObjectId| Ok(()), Some("origin")).unwrap_err();
+        let broken =
+            judge(&objects, &update, &Pushed::default(), &|_: &str, _: ObjectId| Ok(()), Some("origin"))
+                .unwrap_err();
         assert!(broken.reason.contains("is not known here"), "{broken:?}");
         assert!(broken.unblock.starts_with("git fetch origin"), "{broken:?}");
     }

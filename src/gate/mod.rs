@@ -16,6 +16,7 @@
 //! | [`change`] | the identity of a change to one file |
 //! | [`tripwire`] | what unpromoted loops introduced, and whether a commit carries it |
 //! | [`ledger_rules`] | the rules for `refs/loops/*` and `refs/notes/loops/*` |
+//! | [`receipts`] | the form of `refs/notes/loops/*` |
 //! | [`known`] | what the gate has to know of the loops, from their ledgers |
 //! | [`verdict`] | the answer |
 //! | [`shim`] and [`install`] | the hook scripts, and putting them beside the hooks that are there |
@@ -27,6 +28,7 @@ pub mod install;
 pub mod known;
 pub mod ledger_rules;
 pub mod objects;
+pub mod receipts;
 pub mod shim;
 pub mod tripwire;
 pub mod verdict;
@@ -44,7 +46,7 @@ use gix::bstr::{BStr, ByteSlice};
 
 pub use commits::Side;
 pub use input::Update;
-pub use ledger_rules::LedgerJudge;
+pub use ledger_rules::{LedgerFacts, LedgerJudge};
 pub use objects::Objects;
 pub use tripwire::{Candidate, LoopContent, Standing};
 pub use verdict::{Refusal, Verdict};
@@ -128,7 +130,14 @@ impl Gate<'_> {
     pub fn judge(&self, updates: &[Update]) -> Result<Verdict, GateError> {
         self.refuse_policy(updates)?;
         let remote = self.side.remote().map(shown);
-        let mut verdict = Verdict { updates: updates.len(), ..Verdict::default() };
+        let is_watched = |content: &&LoopContent| content.lasting && content.standing == Standing::Open;
+        let mut watched: Vec<String> =
+            self.loops.iter().filter(is_watched).map(|content| content.id.clone()).collect();
+        watched.sort_unstable();
+        watched.dedup();
+        let loop_refs =
+            updates.iter().filter(|update| ledger_rules::is_loop_space(update.reference.as_bstr())).count();
+        let mut verdict = Verdict { updates: updates.len(), loop_refs, watched, ..Verdict::default() };
         let mut judged: HashMap<ObjectId, Rc<Vec<Hit>>> = HashMap::new();
         let mut known: Option<Vec<ObjectId>> = None;
         // Deletions and the refs of loops do not need it.
@@ -137,11 +146,12 @@ impl Gate<'_> {
         };
         let loops = if updates.iter().any(watched) { self.loops } else { &[] };
         let tripwire = Tripwire::new(self.objects, loops);
+        let pushed = ledger_rules::Pushed::among(updates);
         for update in updates {
             let reference = update.reference.as_bstr();
             if ledger_rules::is_loop_space(reference) {
                 if let Err(broken) =
-                    ledger_rules::judge(self.objects, update, self.ledgers, remote.as_deref())
+                    ledger_rules::judge(self.objects, update, &pushed, self.ledgers, remote.as_deref())
                 {
                     verdict.refusals.push(Refusal {
                         reference: shown(reference),
@@ -220,13 +230,16 @@ impl Gate<'_> {
 
     /// What the other side has: what this side knows of its refs, and where the updated ones are.
     fn known(&self, updates: &[Update], notes: &mut Vec<String>) -> Result<Vec<ObjectId>, GateError> {
-        let read = self.side.known(self.repo, self.objects);
+        let open = self.loops.iter().filter(|content| content.lasting && content.standing == Standing::Open);
+        let open = open.flat_map(|content| content.candidates.iter().map(|candidate| candidate.id)).collect();
+        let read = self.side.known(self.repo, self.objects, &open);
         let mut known = read.map_err(|source| GateError::Repository { what: "the refs", source })?;
         for update in updates.iter().filter(|update| !ledger_rules::is_loop_space(update.reference.as_bstr()))
         {
             let Some(old) = update.old else { continue };
             match self.objects.peel(old) {
-                Ok(Target::Commit(old)) => known.push(old),
+                // A branch that got past the gate once is nobody's fault now; a ledger under another name is still one.
+                Ok(Target::Commit(old)) if *self.side == Side::Range || !is_record(self.objects, old) => known.push(old),
                 Ok(_) => {}
                 // A force push over what somebody else pushed: what the remote-tracking refs know has to do.
                 Err(_) => notes.push(format!(
@@ -250,6 +263,10 @@ impl Gate<'_> {
         }
         Ok(())
     }
+}
+
+fn is_record(objects: &Objects, id: ObjectId) -> bool {
+    matches!(objects.commit_of_a_loop(id), Ok((_, Some(objects::MadeBy::Record))))
 }
 
 /// Resolves `<old>..<new>` to the one update that it stands for.

@@ -30,6 +30,15 @@ pub struct Commit {
     pub time: i64,
 }
 
+/// What a loop made a commit as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MadeBy {
+    /// A record of a ledger.
+    Record,
+    /// A candidate.
+    Candidate,
+}
+
 /// A file, symlink, submodule link or folder in a tree.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
@@ -96,6 +105,12 @@ impl Unreadable {
             Self::Corrupt { .. } => "git fsck; take the object from another clone".to_owned(),
         }
     }
+}
+
+/// git takes such a tree without a word where it does not check what it receives, and which of the two is meant differs
+/// from reader to reader.
+fn named_twice(tree: ObjectId, name: &BStr) -> Unreadable {
+    Unreadable::Corrupt { id: tree, why: format!("it has {name} twice") }
 }
 
 /// Folders deeper than this are not opened: no system could check them out.
@@ -185,6 +200,28 @@ impl Objects {
         })
     }
 
+    /// Reads a commit, and says by its message and its tree what a loop made it as.
+    pub fn commit_of_a_loop(&self, id: ObjectId) -> Result<(Commit, Option<MadeBy>), Unreadable> {
+        let commit = self.commit(id)?;
+        let (looped, environment) = self.read(id, Kind::Commit, |data| {
+            let message = data.find(b"\n\n").map_or(&b""[..], |at| &data[at..]);
+            let has = |key: &[u8]| message.lines().any(|line| line.starts_with(key));
+            Ok((has(b"Loop-Id: "), has(b"Loop-Environment: ")))
+        })?;
+        if looped && environment {
+            return Ok((commit, Some(MadeBy::Candidate)));
+        }
+        let mut files = 0;
+        // The message of a record is verified, but a ledger need not be to be kept out of the way.
+        self.each_entry(commit.tree, |name, _| {
+            files += usize::from(matches!(
+                name.as_bytes(),
+                b"contract.json" | b"record.json" | b".loop_state.json"
+            ));
+        })?;
+        Ok((commit, (files == 3).then_some(MadeBy::Record)))
+    }
+
     /// Reads the parent of `child`, and says so if the history is cut off between the two.
     pub fn parent(&self, child: ObjectId, parent: ObjectId) -> Result<Commit, Unreadable> {
         self.commit(parent).map_err(|error| match error {
@@ -214,10 +251,16 @@ impl Objects {
     /// The entries of a tree by name.
     pub fn tree(&self, id: ObjectId) -> Result<BTreeMap<BString, Entry>, Unreadable> {
         let mut entries = BTreeMap::new();
+        let mut twice = None;
         self.each_entry(id, |name, entry| {
-            entries.insert(name.to_owned(), entry);
+            if entries.insert(name.to_owned(), entry).is_some() {
+                twice = Some(name.to_owned());
+            }
         })?;
-        Ok(entries)
+        match twice {
+            Some(name) => Err(named_twice(id, name.as_bstr())),
+            None => Ok(entries),
+        }
     }
 
     fn each_entry(&self, id: ObjectId, mut visit: impl FnMut(&BStr, Entry)) -> Result<(), Unreadable> {
@@ -410,11 +453,17 @@ impl PathSet {
         tree: ObjectId,
     ) -> Result<BTreeMap<BString, (&Self, Entry)>, Unreadable> {
         let mut found = BTreeMap::new();
+        let mut twice = None;
         objects.each_entry(tree, |name, entry| {
-            if let Some((name, child)) = self.children.get_key_value(name) {
-                found.insert(name.clone(), (child, entry));
+            if let Some((name, child)) = self.children.get_key_value(name)
+                && found.insert(name.clone(), (child, entry)).is_some()
+            {
+                twice = Some(name.clone());
             }
         })?;
-        Ok(found)
+        match twice {
+            Some(name) => Err(named_twice(tree, name.as_bstr())),
+            None => Ok(found),
+        }
     }
 }
