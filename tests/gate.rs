@@ -351,3 +351,52 @@ fn the_gate_says_what_it_judged_and_why_it_passes() {
         "ok main..main passes: 1 loop is known in this repository, and none is an unpromoted lasting_code loop, so there is nothing to hold back"
     );
 }
+
+/// Whom a server trusts is not for a pusher to say.
+#[test]
+fn a_pusher_cannot_bring_the_trust_root_of_a_server_along() {
+    let (env, remote) = converged();
+    env.git_loop(&["hooks", "uninstall"]).expect_code(0);
+    let server =
+        |args: &[&str]| env.run_command(env.command(env!("CARGO_BIN_EXE_git-loop"), &remote).args(args));
+    server(&["hooks", "install", "--server"]).expect_code(0);
+    // The server has no list of its own, and its protected branch has none. A pusher brings one.
+    env.git_in(&remote, &["symbolic-ref", "HEAD", "refs/heads/trunk"]);
+    env.git(&["push", "--quiet", "origin", "main:trunk"]);
+    env.git(&["switch", "--quiet", "-c", "mine", "main"]);
+    env.write(".loops/allowed_signers", std::fs::read_to_string(env.trust_file()).unwrap());
+    env.commit("My list");
+    let ledger = "refs/loops/keep/ledger";
+    env.try_git(&["push", "origin", "mine:refs/remotes/origin/HEAD"])
+        .expect_code(1)
+        .expect_stderr("nobody pushes");
+    env.git(&["push", "--quiet", "--force", "origin", "mine:refs/heads/main"]);
+    env.try_git(&["push", "origin", ledger]).expect_code(1).expect_stderr("nobody is trusted here");
+    // The one in the server's own branch counts.
+    env.git(&["push", "--quiet", "origin", "mine:trunk"]);
+    env.git(&["push", "--quiet", "origin", ledger]);
+}
+
+/// A ledger that was fetched beside the branches of the remote is known, too.
+#[test]
+fn loops_that_were_fetched_under_another_name_are_known() {
+    let (env, remote) = converged();
+    env.git(&["push", "--quiet", "origin", "refs/loops/*:refs/loops/*"]);
+    let clone = env.root().join("clone");
+    env.git_in(&env.root(), &["clone", "--quiet", remote.to_str().unwrap(), clone.to_str().unwrap()]);
+    env.git_in(&clone, &["config", "loop.allowedSigners", env.trust_file().to_str().unwrap()]);
+    env.git_in(
+        &clone,
+        &["config", "--add", "remote.origin.fetch", "+refs/loops/*:refs/remotes/origin/foo/*"],
+    );
+    env.git_in(&clone, &["fetch", "--quiet"]);
+    env.git_loop_in(&clone, &["hooks", "install"]).expect_code(0);
+    let head = "refs/remotes/origin/foo/keep/head";
+    refused(env.run_command(env.command("git", &clone).args([
+        "push",
+        "origin",
+        &format!("{head}:refs/heads/lasting"),
+    ])));
+    refused(env.git_loop_in(&clone, &["gate", &format!("origin/main..{head}")]));
+    env.git_in(&clone, &["push", "--quiet", "origin", "origin/main:refs/heads/other"]);
+}

@@ -299,10 +299,15 @@ pub fn protected_tip(
                 .collect()
         }
         Side::Server => match configured {
+            Some(name) if name.starts_with("refs/") => vec![name.to_owned()],
             Some(name) => vec![format!("refs/heads/{name}")],
             None => vec!["HEAD".to_owned(), "refs/heads/main".to_owned()],
         },
-        Side::Range => Vec::new(),
+        // The old ids come first; this is for a range that has none.
+        Side::Range => {
+            let branch = configured.unwrap_or("HEAD");
+            repo.remote_names().iter().map(|remote| format!("refs/remotes/{remote}/{branch}")).collect()
+        }
     };
     names.iter().find_map(|name| {
         let mut reference = repo.try_find_reference(name.as_str()).ok()??;

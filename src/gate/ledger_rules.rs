@@ -94,12 +94,46 @@ pub struct Broken {
 const LOOPS: &[u8] = b"refs/loops";
 const NOTES: &[u8] = b"refs/notes/loops";
 
+const TRACKED: &[u8] = b"refs/remotes";
+
 /// Whether a ref is in the space of the loops, under any spelling that some file system takes for it.
 pub fn is_loop_space(name: &BStr) -> bool {
-    [LOOPS, NOTES].iter().any(|space| {
-        name.get(..space.len()).is_some_and(|head| head.eq_ignore_ascii_case(space))
-            && matches!(name.get(space.len()), None | Some(b'/'))
-    })
+    is_below(name, LOOPS) || is_below(name, NOTES)
+}
+
+/// Whether a ref is a remote-tracking one.
+pub fn is_tracked(name: &BStr) -> bool {
+    is_below(name, TRACKED)
+}
+
+fn is_below(name: &BStr, space: &[u8]) -> bool {
+    let folded = folded(name);
+    folded.strip_prefix(space).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+}
+
+/// The name as a file system may take it that knows no case (macOS, Windows), ignores invisible characters (HFS+) or
+/// the dots at the end of a name (Windows): loose refs are files. Of other letters only the long s and the sign for
+/// kelvin fold to ASCII ones.
+fn folded(name: &BStr) -> Vec<u8> {
+    let mut out = Vec::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}' => {}
+                '\u{17f}' => out.push(b's'),
+                '\u{212a}' => out.push(b'k'),
+                '/' => {
+                    while out.last() == Some(&b'.') {
+                        out.pop();
+                    }
+                    out.push(b'/');
+                }
+                c => out.extend_from_slice(c.to_ascii_lowercase().encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        out.extend_from_slice(chunk.invalid());
+    }
+    out
 }
 
 /// The ledgers of a push: where each is to be.
@@ -497,6 +531,10 @@ mod tests {
             "refs/loops/Fix/ledger",
             "refs/Loops/fix/ledger",
             "refs/notes/LOOPS/fix",
+            "refs/loop\u{17f}/fix/ledger",
+            "refs/lo\u{200c}ops/fix/head",
+            "refs/loops./fix/head",
+            "refs/note\u{17f}/loops/fix",
             "refs/notes/loops/a/b",
             "refs/loops/fix",
         ] {

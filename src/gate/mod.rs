@@ -165,6 +165,22 @@ impl Gate<'_> {
                 }
                 continue;
             }
+            // Whom to trust and what is protected may be read from there (`loop.protectedBranch`), so nobody else may
+            // write it.
+            if *self.side == Side::Server && ledger_rules::is_tracked(reference) {
+                verdict.refusals.push(Refusal {
+                    reference: shown(reference),
+                    code: Code::ProtectedRef,
+                    loop_id: None,
+                    path: None,
+                    commit: update.new.map(|id| id.to_string()),
+                    reason:
+                        "the remote-tracking refs of a server are what it fetched itself; nobody pushes them"
+                            .to_owned(),
+                    unblock: "push without --mirror, or to refs/heads".to_owned(),
+                });
+                continue;
+            }
             let Some(new) = update.new else { continue };
             let cannot = |loop_id: Option<String>, source: &Unreadable| Refusal {
                 reference: shown(reference),

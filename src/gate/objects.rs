@@ -304,6 +304,11 @@ impl Objects {
         Ok(Some(current).filter(|entry| entry.kind != EntryKind::Tree))
     }
 
+    /// How many bytes an object has.
+    pub fn size(&self, id: ObjectId) -> Result<u64, Unreadable> {
+        Ok(self.header(id)?.ok_or_else(|| self.missing(id))?.size)
+    }
+
     /// The content of a file, or `None` if it is longer than `limit` bytes.
     pub fn blob(&self, id: ObjectId, limit: usize) -> Result<Option<Vec<u8>>, Unreadable> {
         let header = self.header(id)?.ok_or_else(|| self.missing(id))?;
@@ -331,8 +336,19 @@ impl Objects {
     /// The paths of files, symlinks and submodule links that are new or other in `new`. Equal folders are not opened.
     pub fn changed_paths(&self, old: ObjectId, new: ObjectId) -> Result<Vec<BString>, Unreadable> {
         let mut paths = Vec::new();
-        self.changed_below(Some(old), new, BStr::new(""), 0, &mut paths)?;
+        self.each_change(Some(old), new, &mut |path, _| paths.push(path))?;
         Ok(paths)
+    }
+
+    /// Calls `visit` with every file, symlink and submodule link that is new or other in `new`. Equal folders are not
+    /// opened.
+    pub fn each_change(
+        &self,
+        old: Option<ObjectId>,
+        new: ObjectId,
+        visit: &mut dyn FnMut(BString, Entry),
+    ) -> Result<(), Unreadable> {
+        self.changed_below(old, new, BStr::new(""), 0, visit)
     }
 
     fn changed_below(
@@ -341,7 +357,7 @@ impl Objects {
         new: ObjectId,
         at: &BStr,
         depth: usize,
-        paths: &mut Vec<BString>,
+        visit: &mut dyn FnMut(BString, Entry),
     ) -> Result<(), Unreadable> {
         if old == Some(new) {
             return Ok(());
@@ -362,9 +378,9 @@ impl Objects {
             path.extend_from_slice(&name);
             if entry.kind == EntryKind::Tree {
                 let other = other.filter(|other| other.kind == EntryKind::Tree).map(|other| other.id);
-                self.changed_below(other, entry.id, path.as_bstr(), depth + 1, paths)?;
+                self.changed_below(other, entry.id, path.as_bstr(), depth + 1, visit)?;
             } else {
-                paths.push(path);
+                visit(path, entry);
             }
         }
         Ok(())

@@ -731,3 +731,77 @@ fn roots_octopuses_and_modes_hide_nothing() {
 fn side_root(lab: &Lab, message: &str) -> String {
     lab.git(&["commit-tree", "-m", message, "main^{tree}"]).trim().to_owned()
 }
+
+/// A file that was renamed on the way, a tree in a folder of its own, the tree of a notes ref.
+#[test]
+fn content_is_found_under_another_path() {
+    let lab = Lab::new();
+    let long = "fn a_function_with_a_name_of_its_own() {\n    and_a_body_that_nobody_else_has();\n}\n";
+    let fix = lab.loop_of("fix", || {
+        lab.write("src/new.rs", long);
+        lab.write("src/short.rs", "mod a;\n");
+        lab.git(&["mv", "src/b.rs", "src/c.rs"]);
+    });
+    let candidate = fix.candidates[0].id.to_string();
+    let push = |what: &str| told(&lab.push(from_ref(&fix), &[&format!("{what}:refs/heads/x")]));
+    lab.write("lib/renamed.rs", long);
+    lab.write("lib/short.rs", "mod a;\n");
+    lab.git(&["mv", "src/b.rs", "lib/b.rs"]);
+    lab.commit("under another name");
+    assert_eq!(push("HEAD"), ["fix lib/renamed.rs unpromoted_content"]);
+
+    // Told once where it stands at both.
+    lab.write("src/new.rs", long);
+    lab.git(&["add", "-A"]);
+    lab.git(&["commit", "-q", "--amend", "-m", "at both"]);
+    assert_eq!(push("HEAD"), ["fix lib/renamed.rs unpromoted_content", "fix src/new.rs unpromoted_content"]);
+    // What a parent has already is not new in the next commit.
+    lab.git(&["mv", "lib/renamed.rs", "lib/again.rs"]);
+    lab.commit("moved");
+    assert_eq!(push("HEAD").len(), 2);
+    lab.git(&["reset", "-q", "--hard", "origin/main"]);
+
+    // The whole tree below a folder, and in a commit of notes.
+    let tree = lab.git(&["rev-parse", &format!("{candidate}^{{tree}}")]).trim().to_owned();
+    let below = lab.git_with_input(&["mktree"], format!("040000 tree {tree}\tvendor\n").as_bytes());
+    let below = lab.git(&["commit-tree", "-m", "vendored", "-p", "main", below.trim()]);
+    assert_eq!(push(below.trim()), ["fix vendor/src/new.rs unpromoted_content"]);
+    lab.git(&["notes", "add", "-m", "x", "main"]);
+    lab.git(&[
+        "notes",
+        "add",
+        "-f",
+        "-C",
+        lab.id(&format!("{candidate}:src/new.rs")).to_string().as_str(),
+        "main",
+    ]);
+    let verdict = lab.push(from_ref(&fix), &["refs/notes/commits"]);
+    assert!(!verdict.is_allowed(), "{verdict:?}");
+    // A replacement of one commit by another, or of a blob by a blob, is a ref like others.
+    lab.git(&["replace", "main", &candidate]);
+    lab.git(&[
+        "replace",
+        &lab.id("main:src/a.rs").to_string(),
+        &lab.id(&format!("{candidate}:src/new.rs")).to_string(),
+    ]);
+    for name in lab.git(&["for-each-ref", "--format=%(refname)", "refs/replace"]).lines() {
+        assert!(!lab.push(from_ref(&fix), &[name]).is_allowed(), "{name}");
+    }
+}
+
+/// `loop.allowedSigners` may come from a remote-tracking ref.
+#[test]
+fn nobody_pushes_what_a_server_has_fetched() {
+    let lab = Lab::new();
+    let main = lab.id("main");
+    let repo = open_at(&lab.remote());
+    let judge = |side: &Side, name: &str| {
+        let update = Update { reference: name.into(), old: None, new: Some(main) };
+        told(&judge_by_tripwire(&repo, side, &[], &[update]).unwrap())
+    };
+    for name in ["refs/remotes/origin/HEAD", "refs/remotes/origin/main", "refs/Remotes/origin/HEAD"] {
+        assert_eq!(judge(&Side::Server, name), ["- - protected_ref"], "{name}");
+    }
+    assert_eq!(judge(&Side::Client { remotes: Vec::new() }, "refs/remotes/origin/main"), [""; 0]);
+    assert_eq!(judge(&Side::Server, "refs/heads/remotes"), [""; 0]);
+}

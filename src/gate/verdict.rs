@@ -58,6 +58,8 @@ pub enum Code {
     UnpromotedChange,
     /// A rule for the refs of loops is broken.
     LedgerRule,
+    /// A ref that only the receiving side itself may write.
+    ProtectedRef,
     /// Something that is needed cannot be read.
     CannotJudge,
 }
