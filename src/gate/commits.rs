@@ -128,7 +128,7 @@ impl Side {
 /// Whether a commit got here as a part of a loop, so that a ref that is there says nothing about branches: a record, or a
 /// candidate that an unpromoted `lasting_code` loop made or that was built on such a one. What cannot be read is not: a
 /// walk from there ends at once.
-pub fn is_of_a_loop(objects: &Objects, id: ObjectId, open: &HashSet<ObjectId>) -> bool {
+fn is_of_a_loop(objects: &Objects, id: ObjectId, open: &HashSet<ObjectId>) -> bool {
     let mut current = id;
     loop {
         if open.contains(&current) {
@@ -193,38 +193,73 @@ struct Node {
 }
 
 /// The commits that `new` reaches and none of `known` does, oldest first as far as their dates tell.
-///
-/// Both sides are painted from their tips in the order of commit dates until nothing is left in the queue that only
-/// `new` reaches. Dates that go backwards can make a few known commits appear in the answer; they can never hide one.
 pub fn brought(objects: &Objects, new: ObjectId, known: &[ObjectId]) -> Result<Vec<ObjectId>, Unreadable> {
-    let mut walk = Walk { objects, nodes: HashMap::new(), queue: BinaryHeap::new(), open: 0 };
-    walk.paint(None, new, Paint { new: true, known: false })?;
-    for id in known {
-        walk.paint(None, *id, Paint { new: false, known: true })?;
+    Ok(Brought::by(objects, &[new], known)?.commits)
+}
+
+/// What several tips bring together.
+#[derive(Debug)]
+pub struct Brought {
+    /// The commits, oldest first as far as their dates tell.
+    pub commits: Vec<ObjectId>,
+    parents: HashMap<ObjectId, Vec<ObjectId>>,
+}
+
+impl Brought {
+    /// The commits that one of `tips` reaches and none of `known` does. One walk for all: a push may bring thousands of
+    /// tags.
+    ///
+    /// Both sides are painted from their tips in the order of commit dates until nothing is left in the queue that only
+    /// `tips` reach. Dates that go backwards can make a few known commits appear in the answer; they can never hide one.
+    pub fn by(objects: &Objects, tips: &[ObjectId], known: &[ObjectId]) -> Result<Self, Unreadable> {
+        let mut walk = Walk { objects, nodes: HashMap::new(), queue: BinaryHeap::new(), open: 0 };
+        for tip in tips {
+            walk.paint(None, *tip, Paint { new: true, known: false })?;
+        }
+        for id in known {
+            walk.paint(None, *id, Paint { new: false, known: true })?;
+        }
+        let mut found = Vec::new();
+        let mut listed = HashSet::new();
+        let mut oldest = i64::MAX;
+        while let Some((time, id)) = walk.queue.pop() {
+            // A known commit that is younger than one already found may still turn out to have it in its history.
+            if walk.open == 0 && time < oldest {
+                break;
+            }
+            // What is queued has a node.
+            let Some(node) = walk.nodes.get_mut(&id) else { continue };
+            node.queued = false;
+            let (paint, parents) = (node.paint, node.parents.clone());
+            if paint == (Paint { new: true, known: false }) {
+                walk.open -= 1;
+                oldest = oldest.min(time);
+                if listed.insert(id) {
+                    found.push(id);
+                }
+            }
+            for parent in parents {
+                walk.paint(Some(id), parent, paint)?;
+            }
+        }
+        found.retain(|id| !walk.nodes[id].paint.known);
+        found.reverse();
+        let parents = found.iter().filter_map(|id| Some((*id, walk.nodes.remove(id)?.parents))).collect();
+        Ok(Self { commits: found, parents })
     }
-    let mut found = Vec::new();
-    let mut oldest = i64::MAX;
-    while let Some((time, id)) = walk.queue.pop() {
-        // A known commit that is younger than one already found may still turn out to have it in its history.
-        if walk.open == 0 && time < oldest {
-            break;
+
+    /// Which of the commits `tip` reaches.
+    pub fn of(&self, tip: ObjectId) -> HashSet<ObjectId> {
+        let (mut found, mut open) = (HashSet::new(), vec![tip]);
+        while let Some(id) = open.pop() {
+            if let Some(parents) = self.parents.get(&id)
+                && found.insert(id)
+            {
+                open.extend(parents);
+            }
         }
-        // What is queued has a node.
-        let Some(node) = walk.nodes.get_mut(&id) else { continue };
-        node.queued = false;
-        let (paint, parents) = (node.paint, node.parents.clone());
-        if paint == (Paint { new: true, known: false }) {
-            walk.open -= 1;
-            oldest = oldest.min(time);
-            found.push(id);
-        }
-        for parent in parents {
-            walk.paint(Some(id), parent, paint)?;
-        }
+        found
     }
-    found.retain(|id| !walk.nodes[id].paint.known);
-    found.reverse();
-    Ok(found)
 }
 
 struct Walk<'a> {

@@ -9,7 +9,7 @@
 //!
 //! An id of zeros means that there is nothing. It has as many digits as the ids of the repository, but tools that
 //! do not know SHA-256 write 40 of them everywhere, so zeros of either length are taken. No input at all is normal:
-//! git calls `pre-push` when everything is up to date. Whether a push deletes is said by the ids alone; the word
+//! git calls `pre-push` when everything is up to date. No ref may be named twice. Whether a push deletes is said by the ids alone; the word
 //! `(delete)` is also the name of a possible branch.
 
 use std::collections::HashSet;

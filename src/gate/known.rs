@@ -77,11 +77,13 @@ fn others(repo: &Repo, updates: &[Update]) -> Result<Vec<(LoopId, ObjectId)>> {
     for (id, tip) in ledgers(updates) {
         found.extend(id.parse().ok().map(|id| (id, tip)));
     }
-    let tracked = repo
-        .list_refs("refs/remotes/")
-        .or_workspace(|| "the remote-tracking refs cannot be read".to_owned())?;
-    for (name, tip) in tracked {
-        let Some(rest) = name.as_bstr().strip_suffix(b"/ledger") else { continue };
+    let unreadable = || "the remote-tracking refs cannot be read".to_owned();
+    let refs = repo.gix().references().or_workspace(unreadable)?;
+    for reference in refs.prefixed("refs/remotes/").or_workspace(unreadable)? {
+        // A broken one leads to no ledger, and a symbolic one to another ref that is looked at itself.
+        let Ok(reference) = reference else { continue };
+        let Some(tip) = reference.try_id().map(gix::Id::detach) else { continue };
+        let Some(rest) = reference.name().as_bstr().strip_suffix(b"/ledger") else { continue };
         let id =
             rest.rsplit_once_str("/").and_then(|(_, id)| id.to_str().ok()).and_then(|id| id.parse().ok());
         // A branch may have such a name.

@@ -400,7 +400,8 @@ mod tests {
         assert_eq!(told(&push(&lab, &[&head(&other)], &given)), ["fix - ledger_rule"]);
         given.asked.borrow_mut().clear();
         assert!(push(&lab, &[&head(&candidate.to_string()), &ledger], &given).is_allowed());
-        assert!(given.asked.borrow().iter().all(|tip| tip.to_string() == first));
+        let first: ObjectId = first.parse().unwrap();
+        assert!(given.asked.borrow().iter().all(|tip| *tip == first));
         // One that is not known here cannot be judged by.
         given.received = Some(ObjectId::from_hex("b".repeat(40).as_bytes()).unwrap());
         let verdict = push(&lab, &[&head(&candidate.to_string())], &given);

@@ -39,7 +39,6 @@ mod testing;
 mod tests;
 
 use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
 
 use gix::ObjectId;
 use gix::bstr::{BStr, ByteSlice};
@@ -138,8 +137,6 @@ impl Gate<'_> {
         let loop_refs =
             updates.iter().filter(|update| ledger_rules::is_loop_space(update.reference.as_bstr())).count();
         let mut verdict = Verdict { updates: updates.len(), loop_refs, watched, ..Verdict::default() };
-        let mut judged: HashMap<ObjectId, Rc<Vec<Hit>>> = HashMap::new();
-        let mut known: Option<Vec<ObjectId>> = None;
         // Deletions and the refs of loops do not need it.
         let watched = |update: &Update| {
             update.new.is_some() && !ledger_rules::is_loop_space(update.reference.as_bstr())
@@ -147,6 +144,15 @@ impl Gate<'_> {
         let loops = if updates.iter().any(watched) { self.loops } else { &[] };
         let tripwire = Tripwire::new(self.objects, loops);
         let pushed = ledger_rules::Pushed::among(updates);
+        let judged = match &tripwire {
+            Ok(tripwire) if !tripwire.is_empty() => self.judge_commits(
+                tripwire,
+                updates.iter().filter(|update| watched(update)),
+                updates,
+                &mut verdict,
+            )?,
+            _ => Judged::default(),
+        };
         for update in updates {
             let reference = update.reference.as_bstr();
             if ledger_rules::is_loop_space(reference) {
@@ -199,11 +205,7 @@ impl Gate<'_> {
                     continue;
                 }
             };
-            if known.is_none() {
-                known = Some(self.known(updates, &mut verdict.notes)?);
-            }
-            let known = known.as_deref().unwrap_or_default();
-            match self.judge_update(tripwire, known, new, &mut judged) {
+            match judged.update(self.objects, tripwire, new) {
                 Ok(found) => {
                     let refusals = found.iter().map(|(commit, hit)| Refusal::hit(reference, *commit, hit));
                     verdict.refusals.extend(refusals);
@@ -211,37 +213,62 @@ impl Gate<'_> {
                 Err(source) => verdict.refusals.push(cannot(None, &source)),
             }
         }
-        verdict.commits = judged.len();
+        verdict.commits = judged.commits.len();
         Ok(verdict)
     }
 
-    fn judge_update(
+    /// Judges every commit that the watched updates bring, each once.
+    fn judge_commits<'u>(
         &self,
         tripwire: &Tripwire<'_>,
-        known: &[ObjectId],
-        new: ObjectId,
-        judged: &mut HashMap<ObjectId, Rc<Vec<Hit>>>,
-    ) -> Result<Vec<(Option<ObjectId>, Hit)>, Unreadable> {
-        let bare = |ids: HashSet<ObjectId>| {
-            Ok(tripwire.judge_objects(&ids)?.into_iter().map(|hit| (None, hit)).collect())
-        };
-        let tip = match self.objects.peel(new)? {
-            Target::Commit(tip) => tip,
-            Target::Tree(tree) => return bare(self.objects.all_below(tree)?),
-            Target::Blob(blob) => return bare(HashSet::from([blob])),
-        };
-        let mut found = Vec::new();
-        for commit in commits::brought(self.objects, tip, known)? {
-            let hits = if let Some(hits) = judged.get(&commit) {
-                Rc::clone(hits)
-            } else {
-                let hits = Rc::new(tripwire.judge_commit(commit)?);
-                judged.insert(commit, Rc::clone(&hits));
-                hits
-            };
-            found.extend(hits.iter().map(|hit| (Some(commit), hit.clone())));
+        watched: impl Iterator<Item = &'u Update>,
+        updates: &[Update],
+        verdict: &mut Verdict,
+    ) -> Result<Judged, GateError> {
+        let tips: Vec<ObjectId> = watched
+            .filter_map(|update| match self.objects.peel(update.new?) {
+                Ok(Target::Commit(tip)) => Some(tip),
+                // A bare tree or blob has no history, and what cannot be read is told where its ref is judged.
+                _ => None,
+            })
+            .collect();
+        if tips.is_empty() {
+            return Ok(Judged::default());
         }
-        Ok(found)
+        let known = self.known(updates, &mut verdict.notes)?;
+        let mut judged = Judged::default();
+        let mut judge = |brought: &commits::Brought| {
+            for commit in &brought.commits {
+                judged.commits.entry(*commit).or_insert_with(|| tripwire.judge_commit(*commit));
+            }
+        };
+        match commits::Brought::by(self.objects, &tips, &known) {
+            Ok(brought) => {
+                judge(&brought);
+                judged.history = tips.iter().map(|tip| (*tip, Ok(0))).collect();
+                judged.brought.push(brought);
+            }
+            // One of them stands on what cannot be read; the others need not.
+            Err(_) => {
+                let mut each = Vec::new();
+                let mut history = HashMap::new();
+                for tip in tips {
+                    let brought = commits::Brought::by(self.objects, &[tip], &known);
+                    history.insert(
+                        tip,
+                        brought.map(|brought| {
+                            judge(&brought);
+                            each.push(brought);
+                            each.len() - 1
+                        }),
+                    );
+                }
+                judged.history = history;
+                judged.brought = each;
+            }
+        }
+        judged.clean = judged.commits.values().all(|hits| hits.as_ref().is_ok_and(Vec::is_empty));
+        Ok(judged)
     }
 
     /// What the other side has: what this side knows of its refs, and where the updated ones are.
@@ -283,6 +310,52 @@ impl Gate<'_> {
 
 fn is_record(objects: &Objects, id: ObjectId) -> bool {
     matches!(objects.commit_of_a_loop(id), Ok((_, Some(objects::MadeBy::Record))))
+}
+
+/// What the tripwire said of the commits of a push.
+#[derive(Default)]
+struct Judged {
+    commits: HashMap<ObjectId, Result<Vec<Hit>, Unreadable>>,
+    /// For each tip the number of the walk that went back from it, or why it could not.
+    history: HashMap<ObjectId, Result<usize, Unreadable>>,
+    brought: Vec<commits::Brought>,
+    /// Whether nothing was found and everything could be read.
+    clean: bool,
+}
+
+impl Judged {
+    /// What one update carries: each hit with its commit, or none for a bare tree or blob.
+    fn update(
+        &self,
+        objects: &Objects,
+        tripwire: &Tripwire<'_>,
+        new: ObjectId,
+    ) -> Result<Vec<(Option<ObjectId>, Hit)>, Unreadable> {
+        let bare = |ids: HashSet<ObjectId>| {
+            Ok(tripwire.judge_objects(&ids)?.into_iter().map(|hit| (None, hit)).collect())
+        };
+        let tip = match objects.peel(new)? {
+            Target::Commit(tip) => tip,
+            Target::Tree(tree) => return bare(objects.all_below(tree)?),
+            Target::Blob(blob) => return bare(HashSet::from([blob])),
+        };
+        let walk = match self.history.get(&tip) {
+            Some(Ok(walk)) => &self.brought[*walk],
+            Some(Err(source)) => return Err(source.clone()),
+            // Every commit that is a tip was walked from.
+            None => return Err(Unreadable::Missing(tip)),
+        };
+        let mut found = Vec::new();
+        if self.clean {
+            return Ok(found);
+        }
+        let reached = walk.of(tip);
+        for commit in walk.commits.iter().filter(|commit| reached.contains(*commit)) {
+            let hits = self.commits[commit].as_ref().map_err(Unreadable::clone)?;
+            found.extend(hits.iter().map(|hit| (Some(*commit), hit.clone())));
+        }
+        Ok(found)
+    }
 }
 
 /// Resolves `<old>..<new>` to the one update that it stands for.

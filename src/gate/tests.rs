@@ -789,7 +789,7 @@ fn content_is_found_under_another_path() {
     }
 }
 
-/// `loop.allowedSigners` may come from a remote-tracking ref.
+/// Whom to trust and what is protected may be read from a remote-tracking ref.
 #[test]
 fn nobody_pushes_what_a_server_has_fetched() {
     let lab = Lab::new();
@@ -804,4 +804,37 @@ fn nobody_pushes_what_a_server_has_fetched() {
     }
     assert_eq!(judge(&Side::Client { remotes: Vec::new() }, "refs/remotes/origin/main"), [""; 0]);
     assert_eq!(judge(&Side::Server, "refs/heads/remotes"), [""; 0]);
+}
+/// All refs of a push are judged in one walk, and each is told what it brings itself.
+#[test]
+fn each_ref_answers_for_what_it_brings() {
+    let lab = Lab::new();
+    let fix = lab.a_loop();
+    let tree = lab.git(&["rev-parse", "main^{tree}"]).trim().to_owned();
+    let on = |parent: &str| lab.git(&["commit-tree", "-p", parent, "-m", "x", &tree]).trim().to_owned();
+    let (below, at) = (on("main"), fix.candidates[0].id.to_string());
+    let (above, beside) = (on(&at), on(&below));
+    let specs = [&below, &at, &above, &beside].map(|id| format!("{id}:refs/heads/{}", &id[..8]));
+    let verdict = lab.push(from_ref(&fix), &specs.each_ref().map(String::as_str));
+    assert_eq!(verdict.commits, 4);
+    let mut refs: Vec<_> = verdict.refusals.iter().map(|refusal| refusal.reference.clone()).collect();
+    refs.sort_unstable();
+    let mut expected = [&at, &above].map(|id| format!("refs/heads/{}", &id[..8]));
+    expected.sort_unstable();
+    assert_eq!(refs, expected);
+    assert!(verdict.refusals.iter().all(|refusal| refusal.commit.as_ref() == Some(&at)));
+
+    // What one of them cannot be judged for is not the fault of the others.
+    let update =
+        |name: &str, new: &str| Update { reference: name.into(), old: None, new: Some(new.parse().unwrap()) };
+    let missing = format!(
+        "tree {tree}\nparent {}\nauthor T <t> 1 +0000\ncommitter T <t> 1 +0000\n\nx\n",
+        "b".repeat(40)
+    );
+    let broken = lab.git_with_input(&["hash-object", "-t", "commit", "-w", "--stdin"], missing.as_bytes());
+    let updates = [update("refs/heads/good", &below), update("refs/heads/broken", broken.trim())];
+    let side = Side::Client { remotes: Vec::new() };
+    let verdict = judge_by_tripwire(&lab.open(), &side, from_ref(&fix), &updates).unwrap();
+    assert_eq!(told(&verdict), ["- - cannot_judge"]);
+    assert_eq!(verdict.refusals[0].reference, "refs/heads/broken");
 }
