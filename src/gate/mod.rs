@@ -34,6 +34,8 @@ pub mod tripwire;
 pub mod verdict;
 
 #[cfg(test)]
+mod attack_tests;
+#[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
