@@ -69,7 +69,7 @@ macro_rules! halt_reasons {
                 match self { $(Self::$variant => ExitCode($code),)* }
             }
 
-            /// How a loop leaves this halt.
+            /// How a loop leaves this halt. "A new loop" is `git loop start` from green.
             pub fn left_by(self) -> &'static str {
                 match self { $(Self::$variant => $left_by,)* }
             }
@@ -79,77 +79,77 @@ macro_rules! halt_reasons {
 
 halt_reasons! {
     /// The target is met and the check passes.
-    SuccessConditionMet = "success_condition_met", 10, "review and promotion, or renew";
+    SuccessConditionMet = "success_condition_met", 10, "review and promotion, or a renewal";
     /// A person has to look at a finding.
-    HumanRequired = "human_required", 11, "resolve the finding, then run again";
+    HumanRequired = "human_required", 11, "resolving the finding, then git loop run";
     /// The baseline already meets the target.
-    NoActionableTasks = "no_actionable_tasks", 11, "renew with another target";
+    NoActionableTasks = "no_actionable_tasks", 11, "a renewal with another target";
     /// An operator stopped it.
-    OperatorStopped = "operator_stopped", 11, "run --resume, or renew";
+    OperatorStopped = "operator_stopped", 11, "git loop run --resume, or a renewal";
     /// The iterations are used up.
-    MaxIterationsReached = "max_iterations_reached", 12, "renew with a higher limit";
+    MaxIterationsReached = "max_iterations_reached", 12, "a renewal with a higher limit";
     /// The worker changed what no loop may change.
-    BlockedPathModified = "blocked_path_modified", 13, "renew by the approver";
+    BlockedPathModified = "blocked_path_modified", 13, "a renewal, signed by an approver";
     /// The check or what it collects was tampered with.
-    MetricIntegrityViolation = "metric_integrity_violation", 13, "renew by the approver";
+    MetricIntegrityViolation = "metric_integrity_violation", 13, "a renewal, signed by an approver";
     /// The holdout check stayed red while the visible one was green.
-    RewardHackingDetected = "reward_hacking_detected", 13, "renew by the approver";
+    RewardHackingDetected = "reward_hacking_detected", 13, "a renewal, signed by an approver";
     /// A credential reaches further than it may.
-    CredentialScopeInvalid = "credential_scope_invalid", 13, "renew by the approver";
+    CredentialScopeInvalid = "credential_scope_invalid", 13, "a renewal, signed by an approver";
     /// A replay gave another verdict.
-    ObjectiveUnverified = "objective_unverified", 13, "renew by the approver";
+    ObjectiveUnverified = "objective_unverified", 13, "a renewal, signed by an approver";
     /// The check disagrees with itself.
-    CheckFlaky = "check_flaky", 14, "mend the check, then start a loop on it";
+    CheckFlaky = "check_flaky", 14, "mending the check, then a new loop on it";
     /// The check leaves traces that change its next run.
-    CheckHasSideEffects = "check_has_side_effects", 14, "mend the check, then start a loop on it";
+    CheckHasSideEffects = "check_has_side_effects", 14, "mending the check, then a new loop on it";
     /// The check depends on something outside its tree.
-    CheckNotHermetic = "check_not_hermetic", 14, "mend the check, then start a loop on it";
+    CheckNotHermetic = "check_not_hermetic", 14, "mending the check, then a new loop on it";
     /// Something crossed the isolation of the check.
-    HermeticityViolation = "hermeticity_violation", 14, "mend the check, then start a loop on it";
+    HermeticityViolation = "hermeticity_violation", 14, "mending the check, then a new loop on it";
     /// The check does not notice planted faults.
-    CheckInadequate = "check_inadequate", 15, "strengthen the check, then start a loop on it";
+    CheckInadequate = "check_inadequate", 15, "strengthening the check, then a new loop on it";
     /// An escalation waits for an answer.
-    EscalationPending = "escalation_pending", 16, "an answer on the record, or renew";
+    EscalationPending = "escalation_pending", 16, "a signed ack (not built yet), or a renewal";
     /// A reviewer said no.
-    ReviewerRejected = "reviewer_rejected", 16, "renew with what the reviewer asks for";
+    ReviewerRejected = "reviewer_rejected", 16, "a renewal with what the reviewer misses";
     /// Too many iterations in a row were not accepted.
-    NoProgressDetected = "no_progress_detected", 17, "renew with another approach";
+    NoProgressDetected = "no_progress_detected", 17, "a renewal with another approach";
     /// The same tests failed each time.
-    SameFailureRepeated = "same_failure_repeated", 17, "renew with another approach";
+    SameFailureRepeated = "same_failure_repeated", 17, "a renewal with another approach";
     /// The failing sets go round in circles.
-    OscillationDetected = "oscillation_detected", 17, "renew with another approach";
+    OscillationDetected = "oscillation_detected", 17, "a renewal with another approach";
     /// One test was broken again and again.
-    SameTestRegressed = "same_test_regressed", 17, "renew with another approach";
+    SameTestRegressed = "same_test_regressed", 17, "a renewal with another approach";
     /// Two tests exclude each other.
-    UnsatisfiableConstraints = "unsatisfiable_constraints", 17, "renew with another objective";
+    UnsatisfiableConstraints = "unsatisfiable_constraints", 17, "a renewal with another objective";
     /// Nothing was ever accepted.
-    InfeasibleSuspected = "infeasible_suspected", 17, "renew with another objective";
+    InfeasibleSuspected = "infeasible_suspected", 17, "a renewal with another objective";
     /// Too many local defenses were tried.
-    LocalDefenseLimit = "local_defense_limit", 17, "renew with another approach";
+    LocalDefenseLimit = "local_defense_limit", 17, "a renewal with another approach";
     /// Money or tokens are spent.
-    BudgetExceeded = "budget_exceeded", 18, "renew with a higher limit";
+    BudgetExceeded = "budget_exceeded", 18, "a renewal with a higher limit";
     /// One iteration cost far more than those before it.
-    CostAnomaly = "cost_anomaly", 18, "find the cause, then renew";
+    CostAnomaly = "cost_anomaly", 18, "finding its cause, then a renewal";
     /// The time is up.
-    DeadlineExceeded = "deadline_exceeded", 18, "renew with a longer duration";
+    DeadlineExceeded = "deadline_exceeded", 18, "a renewal with a longer duration";
     /// Nobody heard from the runner.
-    HeartbeatStale = "heartbeat_stale", 19, "find the cause, then renew";
+    HeartbeatStale = "heartbeat_stale", 19, "a signed ack (not built yet), or a renewal";
     /// The model is not the one that was pinned.
-    ModelDriftDetected = "model_drift_detected", 19, "find the cause, then renew";
+    ModelDriftDetected = "model_drift_detected", 19, "a signed ack (not built yet), or a renewal";
     /// Too many diffs were accepted unread.
-    ComprehensionDebtExceeded = "comprehension_debt_exceeded", 19, "read what was accepted, then renew";
+    ComprehensionDebtExceeded = "comprehension_debt_exceeded", 19, "reading what was accepted, then a renewal";
     /// The context does not fit.
-    ContextBudgetUnsatisfiable = "context_budget_unsatisfiable", 19, "find the cause, then renew";
+    ContextBudgetUnsatisfiable = "context_budget_unsatisfiable", 19, "a signed ack (not built yet), or a renewal";
     /// A ledger does not verify or a rollback failed.
-    InvariantFailed = "invariant_failed", 20, "compare with another clone";
+    InvariantFailed = "invariant_failed", 20, "rollback (not built yet); see what an intact clone has";
     /// The repository or the machine is not fit.
-    WorkspaceInvalid = "workspace_invalid", 30, "mend it, then run again";
+    WorkspaceInvalid = "workspace_invalid", 30, "mending it, then git loop run";
     /// The contract asks for isolation that this machine cannot enforce.
-    IsolationUnsatisfiable = "isolation_unsatisfiable", 30, "mend it, then run again";
+    IsolationUnsatisfiable = "isolation_unsatisfiable", 30, "mending it, then git loop run";
     /// The worker failed.
-    ExecutionFailure = "execution_failure", 40, "mend the worker, then renew";
+    ExecutionFailure = "execution_failure", 40, "mending the worker, then a renewal";
     /// A fault of git-loop; never written into a ledger.
-    InternalError = "internal_error", 50, "run again";
+    InternalError = "internal_error", 50, "git loop run";
 }
 
 impl fmt::Display for HaltReason {

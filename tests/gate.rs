@@ -173,3 +173,230 @@ fn lasting_code_needs_an_approver_other_than_the_runner() {
     env.write("loop.toml", toml.replace("class = \"mechanical_transformation\"\n", LASTING));
     env.git_loop(&["start", "keep"]).expect_code(1).expect_stderr("approver other than its runner");
 }
+
+/// git resolves a relative `core.hooksPath` at the top of each work tree, wherever it is called there.
+#[cfg(unix)]
+#[test]
+fn the_status_of_hooks_in_a_relative_folder_is_right_from_everywhere() {
+    use std::os::unix::fs::PermissionsExt;
+    let env = TestEnv::new();
+    let program = PathBuf::from(env!("CARGO_BIN_EXE_git-loop"));
+    let path = format!("{}:{}", program.parent().unwrap().display(), std::env::var("PATH").unwrap());
+    let line = "#!/bin/sh\ngit-loop hook pre-push \"$@\" || exit $?\n";
+    env.write(".githooks/pre-push", line);
+    let hook = env.repo().join(".githooks/pre-push");
+    std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
+    env.write("sub/folder/file", "x\n");
+    env.git(&["add", "sub"]);
+    env.git(&["commit", "--quiet", "-m", "Begin"]);
+    env.git(&["config", "core.hooksPath", ".githooks"]);
+    let linked = env.root().join("linked");
+    let status = |dir: &std::path::Path| {
+        let mut command = env.command(&program, dir);
+        let output = env.run_command(command.env("PATH", &path).args(["hooks", "status", "--json"]));
+        let status = output.expect_code(0).json()["hooks"][0]["status"].clone();
+        let told = |key: &str| status[key].as_str().unwrap_or_default().to_owned();
+        (told("state"), told("file"), told("why"))
+    };
+    for dir in [env.repo().to_owned(), env.repo().join("sub/folder")] {
+        let (state, file, _) = status(&dir);
+        assert_eq!((&*state, &*file), ("active", hook.to_str().unwrap()), "{}", dir.display());
+    }
+    // The folder is not tracked, so another work tree has none, and git says nothing there.
+    env.git(&["worktree", "add", "--quiet", linked.to_str().unwrap()]);
+    for (dir, file) in [
+        (env.repo().to_owned(), &hook),
+        (env.repo().join("sub"), &hook),
+        (linked.clone(), &linked.join(".githooks/pre-push")),
+        (linked.join("sub/folder"), &linked.join(".githooks/pre-push")),
+    ] {
+        let (state, told, why) = status(&dir);
+        assert_eq!((&*state, &*told), ("not_effective", file.to_str().unwrap()), "{}", dir.display());
+        let other = if dir.starts_with(&linked) { env.repo() } else { &linked };
+        assert!(why.ends_with(other.to_str().unwrap()), "{why}");
+    }
+    env.git(&["add", ".githooks"]);
+    env.git(&["commit", "--quiet", "-m", "Track the hooks"]);
+    env.git_in(&linked, &["merge", "--quiet", "main"]);
+    for dir in [env.repo().join("sub"), linked.join("sub/folder")] {
+        assert_eq!(status(&dir).0, "active", "{}", dir.display());
+    }
+}
+
+/// Without a ledger nothing says what the refs beside it are, and the tripwire does not look at them.
+#[test]
+fn head_and_receipts_are_no_way_out_beside_the_ledger() {
+    let (env, remote) = converged();
+    let before = env.git_in(&remote, &["for-each-ref"]);
+    let head = "refs/loops/keep/head";
+    let push = |specs: &[&str]| env.try_git(&[&["push", "origin"][..], specs].concat());
+    // What a remote without the ledger is offered: the loop's own refs, refs of a made-up loop.
+    for specs in [
+        &[head][..],
+        &["refs/notes/loops/keep"],
+        &["refs/loops/keep/head:refs/loops/other/head"],
+        &["refs/loops/keep/head:refs/notes/loops/other"],
+        &["refs/loops/keep/head:refs/notes/loops/keep", "refs/loops/keep/ledger"],
+        &["main:refs/loops/other/head"],
+        &["refs/loops/keep/ledger:refs/loops/other/ledger", "refs/loops/keep/head:refs/loops/other/head"],
+        &["refs/loops/keep/head:refs/loops/keep/green"],
+        &["refs/loops/keep/head:refs/loops/keep"],
+    ] {
+        push(specs).expect_code(1).expect_stderr("unblock");
+    }
+    push(&[head]).expect_stderr(&format!("git push origin refs/loops/keep/ledger {head}"));
+    assert_eq!(env.git_in(&remote, &["for-each-ref"]), before, "nothing got through");
+
+    // With its ledger, at once or after it; then only where the ledger says.
+    push(&["refs/loops/keep/ledger", "refs/notes/loops/keep"]).expect_code(0);
+    push(&[head]).expect_code(0);
+    push(&[&format!("+{head}~1:{head}")]).expect_code(0);
+    env.write("src/a", "7\n");
+    let other = env.commit("Something else");
+    push(&[&format!("+{}:{head}", other.trim())])
+        .expect_code(1)
+        .expect_stderr("neither the base nor a candidate");
+    push(&[&format!("+{}:refs/notes/loops/keep", other.trim())]).expect_code(1).expect_stderr("loop keep");
+}
+
+/// A server knows the loops that it has. A push that brings a ledger and a branch at once is judged by both.
+#[test]
+fn a_ledger_and_its_content_in_one_push_do_not_pass_a_server() {
+    let (env, remote) = converged();
+    env.git_loop(&["hooks", "uninstall"]).expect_code(0);
+    env.git_in(&remote, &["config", "loop.allowedSigners", env.trust_file().to_str().unwrap()]);
+    env.run_command(
+        env.command(env!("CARGO_BIN_EXE_git-loop"), &remote).args(["hooks", "install", "--server"]),
+    )
+    .expect_code(0);
+    let before = env.git_in(&remote, &["for-each-ref"]);
+    let (head, ledger) = ("refs/loops/keep/head", "refs/loops/keep/ledger");
+    let branch = format!("{head}:refs/heads/lasting");
+    for specs in [&[ledger, &branch][..], &[ledger, head, &branch], &[head], &["refs/notes/loops/keep"]] {
+        env.try_git(&[&["push", "origin"][..], specs].concat()).expect_code(1).expect_stderr("loop keep");
+        assert_eq!(env.git_in(&remote, &["for-each-ref"]), before);
+    }
+    env.git(&[
+        "push",
+        "--quiet",
+        "origin",
+        "refs/loops/*:refs/loops/*",
+        "refs/notes/loops/*:refs/notes/loops/*",
+    ]);
+    refused(env.try_git(&["push", "origin", &branch]));
+    env.git(&["push", "--quiet", "origin", "main:other"]);
+}
+
+/// `git loop gate --stdin` with this input.
+fn lines(env: &TestEnv, input: &str) -> Output {
+    let file = env.root().join("input");
+    std::fs::write(&file, input).unwrap();
+    let mut shell = env.command("sh", env.repo());
+    let program = env!("CARGO_BIN_EXE_git-loop");
+    env.run_command(shell.arg("-c").arg(format!("exec '{program}' gate --stdin <'{}'", file.display())))
+}
+
+/// What the gate says when it lets something pass: what it judged, and why.
+#[test]
+fn the_gate_says_what_it_judged_and_why_it_passes() {
+    let env = TestEnv::new();
+    env.write("file", "x\n");
+    env.commit("Begin");
+    env.write("file", "y\n");
+    env.commit("Next");
+    let said = |env: &TestEnv, range: &str| {
+        let output = env.git_loop(&["gate", range]).expect_code(0);
+        (output.stdout.trim_end().to_owned(), output.stderr)
+    };
+    let (text, hint) = said(&env, "HEAD~1..HEAD");
+    assert_eq!(
+        text,
+        "ok HEAD~1..HEAD passes: no loop is known in this repository, so there is nothing to hold back"
+    );
+    assert!(hint.contains("refs/loops/*:refs/loops/*"), "{hint}");
+    let output = lines(&env, "");
+    assert_eq!(output.expect_code(0).stdout, "ok nothing to judge: the input names no ref\n");
+
+    let (env, _) = converged();
+    env.git(&["switch", "--quiet", "-c", "unrelated", "main"]);
+    env.write("notes", "x\n");
+    let new = env.commit("A note");
+    assert_eq!(
+        said(&env, "main..unrelated").0,
+        "ok main..unrelated passes: 1 commit judged, none with anything of the unpromoted lasting_code loop keep"
+    );
+    assert_eq!(
+        said(&env, "main..main").0,
+        "ok main..main passes: it brings no commit that the protected side does not have"
+    );
+    let json = env.git_loop(&["gate", "main..unrelated", "--json"]).expect_code(0).json();
+    assert_eq!(json["verdict"]["watched"], serde_json::json!(["keep"]));
+    assert_eq!(json["verdict"]["ledgers"], 1);
+
+    // A branch that is here says nothing about what the protected side has.
+    env.git(&["branch", "copied", "refs/loops/keep/head"]);
+    let main = env.git(&["rev-parse", "main"]);
+    let copied = env.git(&["rev-parse", "copied"]);
+    let line = format!("{} {} refs/heads/copied\n", main.trim(), copied.trim());
+    refused(lines(&env, &line));
+    let line = format!("{} {} refs/heads/unrelated\n", main.trim(), new.trim());
+    let output = lines(&env, &line).expect_code(0);
+    assert!(output.stdout.starts_with("ok the push passes: 1 commit judged"), "{output:?}");
+
+    let mechanical = TestEnv::new();
+    numbers(&mechanical, WORKER, "");
+    mechanical.git_loop(&["run", "numbers", "-f", "loop.toml"]);
+    assert_eq!(
+        said(&mechanical, "main..main").0,
+        "ok main..main passes: 1 loop is known in this repository, and none is an unpromoted lasting_code loop, so there is nothing to hold back"
+    );
+}
+
+/// Whom a server trusts is not for a pusher to say.
+#[test]
+fn a_pusher_cannot_bring_the_trust_root_of_a_server_along() {
+    let (env, remote) = converged();
+    env.git_loop(&["hooks", "uninstall"]).expect_code(0);
+    let server =
+        |args: &[&str]| env.run_command(env.command(env!("CARGO_BIN_EXE_git-loop"), &remote).args(args));
+    server(&["hooks", "install", "--server"]).expect_code(0);
+    // The server has no list of its own, and its protected branch has none. A pusher brings one.
+    env.git_in(&remote, &["symbolic-ref", "HEAD", "refs/heads/trunk"]);
+    env.git(&["push", "--quiet", "origin", "main:trunk"]);
+    env.git(&["switch", "--quiet", "-c", "mine", "main"]);
+    env.write(".loops/allowed_signers", std::fs::read_to_string(env.trust_file()).unwrap());
+    env.commit("My list");
+    let ledger = "refs/loops/keep/ledger";
+    env.try_git(&["push", "origin", "mine:refs/remotes/origin/HEAD"])
+        .expect_code(1)
+        .expect_stderr("nobody pushes");
+    env.git(&["push", "--quiet", "--force", "origin", "mine:refs/heads/main"]);
+    env.try_git(&["push", "origin", ledger]).expect_code(1).expect_stderr("nobody is trusted here");
+    // The one in the server's own branch counts.
+    env.git(&["push", "--quiet", "origin", "mine:trunk"]);
+    env.git(&["push", "--quiet", "origin", ledger]);
+}
+
+/// A ledger that was fetched beside the branches of the remote is known, too.
+#[test]
+fn loops_that_were_fetched_under_another_name_are_known() {
+    let (env, remote) = converged();
+    env.git(&["push", "--quiet", "origin", "refs/loops/*:refs/loops/*"]);
+    let clone = env.root().join("clone");
+    env.git_in(&env.root(), &["clone", "--quiet", remote.to_str().unwrap(), clone.to_str().unwrap()]);
+    env.git_in(&clone, &["config", "loop.allowedSigners", env.trust_file().to_str().unwrap()]);
+    env.git_in(
+        &clone,
+        &["config", "--add", "remote.origin.fetch", "+refs/loops/*:refs/remotes/origin/foo/*"],
+    );
+    env.git_in(&clone, &["fetch", "--quiet"]);
+    env.git_loop_in(&clone, &["hooks", "install"]).expect_code(0);
+    let head = "refs/remotes/origin/foo/keep/head";
+    refused(env.run_command(env.command("git", &clone).args([
+        "push",
+        "origin",
+        &format!("{head}:refs/heads/lasting"),
+    ])));
+    refused(env.git_loop_in(&clone, &["gate", &format!("origin/main..{head}")]));
+    env.git_in(&clone, &["push", "--quiet", "origin", "origin/main:refs/heads/other"]);
+}

@@ -1,5 +1,6 @@
 //! What several commands need: the loop that an argument names, its verified ledger, the signer, the result object.
 
+use gix::object::Kind as Object;
 use serde_json::{Map, Value, json};
 
 use super::Context;
@@ -24,18 +25,52 @@ pub struct LoopHere {
     pub tip: Oid,
 }
 
-/// The loops of this repository, by id.
+/// A ref below `refs/loops/` that no loop can have, or that leads nowhere.
+pub struct BadRef {
+    /// Its full name.
+    pub name: String,
+    /// The loop, where the name tells.
+    pub id: Option<LoopId>,
+    /// What is wrong with it.
+    pub error: Error,
+}
+
+/// The loops of this repository, by id. Refs that are damaged are left out.
 pub fn all_loops(repo: &Repo) -> Result<Vec<LoopHere>> {
-    let refs = repo
-        .list_refs(LOOPS_PREFIX)
-        .or_workspace(|| "the refs under refs/loops/ cannot be read".to_owned())?;
-    Ok(refs
-        .into_iter()
-        .filter_map(|(name, target)| {
-            let found = LoopRef::parse(name.as_bstr()).ok()??;
-            (found.kind == LoopRefKind::Ledger).then_some(LoopHere { id: found.id, tip: Oid(target) })
-        })
-        .collect())
+    Ok(all_loops_and_bad_refs(repo)?.0)
+}
+
+/// The loops of this repository, by id, and the refs among theirs that are damaged, symbolic, foreign, or name something else than
+/// a commit. One of those hides no other.
+pub fn all_loops_and_bad_refs(repo: &Repo) -> Result<(Vec<LoopHere>, Vec<BadRef>)> {
+    let (mut loops, mut bad) = (Vec::new(), Vec::new());
+    for (name, target) in repo.list_each_ref(LOOPS_PREFIX)? {
+        let parsed = LoopRef::parse(name.as_bstr());
+        let id = parsed.as_ref().ok().and_then(Option::as_ref).map(|found| found.id.clone());
+        let mut broken = |error: Error| {
+            // What is told of a ledger that does not verify is told of one that is none: exit code 20.
+            let error = error.hints().iter().fold(Error::invariant(error.chain()), Error::hint);
+            bad.push(BadRef { name: name.to_string(), id: id.clone(), error });
+        };
+        match (parsed, target) {
+            (Err(why), _) => broken(
+                Error::invariant(why.to_string()).hint(format!("remove it: git update-ref -d '{name}'")),
+            ),
+            (_, Err(why)) => broken(why.into()),
+            (Ok(found), Ok(target)) => match (repo.object_header(target), found) {
+                (Ok((Object::Commit, _)), Some(LoopRef { id, kind: LoopRefKind::Ledger })) => {
+                    loops.push(LoopHere { id, tip: Oid(target) });
+                }
+                (Ok((Object::Commit, _)), _) => {}
+                (Ok((kind, _)), _) => broken(
+                    Error::invariant(format!("{name} names a {kind}, {target}; it must name a commit"))
+                        .hint(format!("remove it: git update-ref -d '{name}'")),
+                ),
+                (Err(why), _) => broken(Error::invariant(format!("{name}: {why}"))),
+            },
+        }
+    }
+    Ok((loops, bad))
 }
 
 /// The loop that `argument` names: an exact id, else a numeric `contract_id`.
@@ -43,9 +78,7 @@ pub fn find_loop(repo: &Repo, argument: &str) -> Result<LoopHere> {
     let exact = argument.parse::<LoopId>();
     if let Ok(id) = &exact {
         let ledger = id.refs().ledger();
-        if let Some(tip) =
-            repo.read_ref(ledger.as_ref()).or_workspace(|| format!("{ledger} cannot be read"))?
-        {
+        if let Some(tip) = repo.read_ref(ledger.as_ref())? {
             return Ok(LoopHere { id: id.clone(), tip: Oid(tip) });
         }
     }
@@ -75,18 +108,21 @@ pub fn near(repo: &Repo, argument: &str) -> Option<String> {
 }
 
 /// What to say if `head`, which is derived from the ledger, is somewhere else.
-pub fn head_warning(repo: &Repo, id: &LoopId, state: &State) -> Result<Option<String>> {
+pub fn head_warning(repo: &Repo, id: &LoopId, state: &State) -> Option<String> {
     let name = id.refs().head();
-    let found = repo.read_ref(name.as_ref()).or_workspace(|| format!("{name} cannot be read"))?.map(Oid);
+    let found = match repo.read_ref(name.as_ref()) {
+        Ok(found) => found.map(Oid),
+        Err(error) => return Some(format!("{error}; go by the ledger")),
+    };
     let green = state.last_green_commit;
-    Ok(match found {
+    match found {
         Some(found) if found != green && state.checkpoint.is_none() => Some(format!(
             "{name} is at {}, the ledger says that green is {}; go by the ledger",
             found.short(),
             green.short()
         )),
         _ => None,
-    })
+    }
 }
 
 fn no_such_loop(repo: &Repo, argument: &str) -> Error {
@@ -108,8 +144,12 @@ pub fn find_or_only(repo: &Repo, argument: Option<&str>) -> Result<LoopHere> {
     if let Some(argument) = argument {
         return find_loop(repo, argument);
     }
-    let mut all = all_loops(repo)?;
+    let (mut all, bad) = all_loops_and_bad_refs(repo)?;
     match all.len() {
+        0 if bad.iter().any(|bad| bad.id.is_some()) => {
+            Err(Error::usage("there is no loop in this repository, but refs that are damaged")
+                .hint("see which: git loop list"))
+        }
         0 => {
             Err(Error::usage("there is no loop in this repository")
                 .hint("start one with `git loop start <id>`"))
@@ -119,6 +159,19 @@ pub fn find_or_only(repo: &Repo, argument: Option<&str>) -> Result<LoopHere> {
             let names: Vec<&str> = all.iter().map(|one| one.id.as_str()).collect();
             Err(Error::usage("which loop?").hint(format!("loops here: {}", names.join(", "))))
         }
+    }
+}
+
+/// The iteration that an argument of `git loop COMMAND` names.
+pub fn iteration_number(command: &str, id: &LoopId, argument: &str) -> Result<u32> {
+    let wrong = || Error::usage(format!("{argument:?} is not the number of an iteration"));
+    match argument.parse::<u64>() {
+        // No loop has as many, and the message about a number that is none of its would not be another one.
+        Ok(number) => Ok(u32::try_from(number).unwrap_or(u32::MAX)),
+        Err(_) if command == "show" && argument.contains('.') => Err(wrong()
+            .hint(format!("to print a file of the evidence: git loop show {id} --evidence {argument}"))),
+        Err(_) => Err(wrong()
+            .hint(format!("which there are: git loop log {id}; the last one: git loop {command} {id}"))),
     }
 }
 

@@ -102,10 +102,14 @@ fn look(context: &Context, kind: Kind, places: &Places) -> Result<Reply> {
             Status::Active { file, chained, current } => {
                 let chained = if *chained { ", a hook that was there before runs first" } else { "" };
                 let old = if *current { "" } else { ", of another version: git loop hooks install" };
-                format!("{} ({}{chained}{old})", paint.tone(Tone::Good, "active"), file.display())
+                let each = places.relative_to_worktrees().map_or_else(String::new, |(relative, _)| {
+                    let relative = relative.display();
+                    format!("; in every work tree that is there, but core.hooksPath = {relative} is relative: where that folder is missing git runs no hook")
+                });
+                format!("{} ({}{chained}{old}){each}", paint.tone(Tone::Good, "active"), file.display())
             }
-            Status::NotInstalled { .. } => {
-                format!("{}: git loop hooks install", paint.tone(Tone::Warn, "not installed"))
+            Status::NotInstalled { unblock, .. } => {
+                format!("{}: {unblock}", paint.tone(Tone::Warn, "not installed"))
             }
             Status::NotEffective { file, why, unblock } => {
                 format!("{} ({}): {why}; {unblock}", paint.tone(Tone::Bad, "not in force"), file.display())
@@ -149,8 +153,18 @@ fn places(context: &Context, repo: &Repo) -> Result<Places> {
     Ok(Places {
         common_dir: repo.common_dir().to_path_buf(),
         worktree_top: repo.worktree_root().map(ToOwned::to_owned),
+        worktrees: worktrees(repo),
         hooks_path,
         binary: std::env::current_exe().or_internal(|| "the running program cannot be found".to_owned())?,
         search_path: context.host.var("PATH").map(ToOwned::to_owned),
     })
+}
+
+/// The top folders of the work trees that are there: the main one and the linked ones.
+fn worktrees(repo: &Repo) -> Vec<PathBuf> {
+    let gix = repo.gix();
+    let main = gix.main_repo().ok().and_then(|main| main.workdir().map(ToOwned::to_owned));
+    let linked = gix.worktrees().unwrap_or_default();
+    let linked = linked.into_iter().filter_map(|worktree| worktree.base().ok());
+    main.into_iter().chain(linked).filter(|top| top.is_dir()).collect()
 }

@@ -21,6 +21,9 @@ pub struct LogArgs {
     /// Newest first, as git log.
     #[arg(long)]
     reverse: bool,
+    /// Only the last N records. The whole ledger is verified all the same.
+    #[arg(short = 'n', long, value_name = "N")]
+    max_count: Option<usize>,
 }
 
 pub fn run(context: &Context, args: &LogArgs) -> Result<Reply> {
@@ -29,6 +32,8 @@ pub fn run(context: &Context, args: &LogArgs) -> Result<Reply> {
     let found = find_or_only(&repo, args.id.as_deref())?;
     let mut steps = Vec::new();
     let chain = verified_with(&repo, &found, &trust, |step| steps.push((step.id, step.record.clone())))?;
+    let left_out = steps.len().saturating_sub(args.max_count.unwrap_or(usize::MAX));
+    steps.drain(..left_out);
     if args.reverse {
         steps.reverse();
     }
@@ -64,6 +69,7 @@ pub fn run(context: &Context, args: &LogArgs) -> Result<Reply> {
         .field("loop", found.id.as_str())
         .field("run_id", json!(chain.contract_record))
         .field("contract_id", json!(chain.contract_record.contract_id()))
+        .field("left_out", left_out)
         .field("records", records))
 }
 

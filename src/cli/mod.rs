@@ -56,7 +56,8 @@ struct Global {
     /// Run as if started in DIR.
     #[arg(short = 'C', value_name = "DIR", global = true)]
     directory: Option<PathBuf>,
-    /// Sign with this key instead of user.signingkey.
+    /// Sign with this key: a private key file, or a public one whose private key is beside it or in the SSH agent. Without it:
+    /// loop.signingKey, else user.signingkey, of git config.
     #[arg(long, value_name = "FILE", global = true)]
     key: Option<String>,
     /// Print exactly one JSON object on stdout; text for people goes to stderr.
@@ -165,10 +166,7 @@ fn run_with(args: impl IntoIterator<Item = OsString>, host: HostEnv) -> ExitCode
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         // Help and version are what was asked for; everything else is bad usage, in git's code.
-        Err(error) if !error.use_stderr() => {
-            let _ = error.print();
-            return ExitCode::OK;
-        }
+        Err(error) if !error.use_stderr() => return ui::clap_message(&error, ExitCode::OK),
         Err(error) => {
             // A command of the design that this version lacks is not a slip of the finger.
             let planned =
@@ -186,8 +184,7 @@ fn run_with(args: impl IntoIterator<Item = OsString>, host: HostEnv) -> ExitCode
                 let ui = Ui::new(true, false, ColorChoice::Never, true, &host);
                 return ui.finish(Err(Error::usage(message).hint("git loop --help")));
             }
-            let _ = error.print();
-            return ExitCode::USAGE;
+            return ui::clap_message(&error, ExitCode::USAGE);
         }
     };
     let Global { directory, key, json, color, no_pager, quiet } = cli.global;
@@ -223,5 +220,21 @@ fn dispatch(context: &Context, command: Command) -> Result<Reply, Error> {
         Command::Hooks(args) => hooks::run(context, &args),
         Command::Hook(args) => hook::run(context, &args),
         Command::Demo(args) => demo::run(context, &args),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PLANNED;
+    use crate::exit::HaltReason;
+
+    /// A table that says `renew` sends people to a command that there is not.
+    #[test]
+    fn no_way_out_of_a_halt_is_a_command_that_is_not_built() {
+        for reason in HaltReason::ALL {
+            let text = reason.left_by();
+            let planned = text.split(|c: char| !c.is_ascii_alphabetic()).find(|word| PLANNED.contains(word));
+            assert!(planned.is_none() || text.contains("not built yet"), "{reason}: {text}");
+        }
     }
 }

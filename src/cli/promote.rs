@@ -13,7 +13,10 @@ use crate::ledger::record::{Body, PromotionBody, Role};
 use crate::ledger::trust::TrustRoot;
 use crate::oid::Oid;
 
-/// Turn a converged and independently approved loop into `succeeded`, so that its content may leave.
+/// Record that a loop which met its target and was approved by somebody else has succeeded.
+///
+/// The loop must await its review and have an approving one. The key must be a promoter's; reviewer and promoter may be one person.
+/// Nothing is merged: the commit to merge is printed. A loop of class lasting_code cannot be promoted by this version.
 #[derive(Debug, Args)]
 pub struct PromoteArgs {
     /// The loop.

@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::Context;
-use super::common::{find_loop, verified_with};
+use super::common::{find_loop, iteration_number, verified_with};
 use super::ui::{Reply, Tone};
 use crate::error::{Error, Result, ResultExt};
 use crate::escape::escape_terminal;
@@ -28,8 +28,8 @@ pub struct ShowArgs {
     #[arg(value_name = "ID")]
     id: String,
     /// The iteration; 0 is the baseline, the last one if left out.
-    #[arg(value_name = "N")]
-    iteration: Option<u32>,
+    #[arg(value_name = "N", allow_hyphen_values = true)]
+    iteration: Option<String>,
     /// Print this file of the record's evidence instead, for example worker.log or check.stdout.
     #[arg(long, value_name = "NAME")]
     evidence: Option<String>,
@@ -42,8 +42,10 @@ pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
     let repo = context.repo_to_look_at()?;
     let trust = TrustRoot::open(&repo)?;
     let found = find_loop(&repo, &args.id)?;
+    let asked =
+        args.iteration.as_deref().map(|text| iteration_number("show", &found.id, text)).transpose()?;
     let mut wanted: Option<Step> = None;
-    let mut watch = Watch::new(args.iteration);
+    let mut watch = Watch::new(asked);
     let chain = verified_with(&repo, &found, &trust, |step| {
         if args.why {
             watch.see(step);
@@ -53,14 +55,18 @@ pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
             Body::Iteration(body) => body.receipt.iteration,
             _ => return,
         };
-        if args.iteration.is_none_or(|iteration| iteration == number) {
+        if asked.is_none_or(|iteration| iteration == number) {
             wanted = Some((**step).clone());
         }
     })?;
     let Some(step) = wanted else {
         let last = chain.tip.state.iteration;
-        return Err(match args.iteration {
-            Some(number) => Error::usage(format!("loop `{}` has no iteration {number}", found.id)),
+        return Err(match asked {
+            Some(_) => Error::usage(format!(
+                "loop `{}` has no iteration {}",
+                found.id,
+                args.iteration.as_deref().unwrap_or_default()
+            )),
             None => Error::usage(format!("loop `{}` has no iteration yet", found.id)),
         }
         .hint(format!("iterations recorded so far: {last}; see `git loop log {}`", found.id)));

@@ -201,12 +201,19 @@ fn base_commit(repo: &Repo, base: Option<&str>) -> Result<gix::ObjectId> {
 
 /// The commit that the value of an option names.
 pub fn named_commit(repo: &Repo, option: &str, spec: &str) -> Result<gix::ObjectId> {
-    repo.gix()
-        .rev_parse_single(spec)
-        .or_workspace(|| format!("{option} {spec:?} names nothing in this repository"))
-        .and_then(|id| {
-            let object = id.object().or_workspace(|| format!("{spec} cannot be read"))?;
-            Ok(object.peel_to_commit().or_workspace(|| format!("{option} {spec:?} is no commit"))?.id)
-        })
-        .map_err(|error| Error::usage(error.chain()).hint("name a commit, a branch or a tag"))
+    // What the library says of a revision is about its parser; it names no next step.
+    let wrong = |what: &str| {
+        Error::usage(format!("{option} {spec:?} {what}"))
+            .hint("name a commit, a branch or a tag; which there are: git log --oneline --all")
+    };
+    let id = repo.gix().rev_parse_single(spec).map_err(|error| {
+        let ambiguous = Error::usage("").caused_by(error).chain().contains("ambiguous");
+        wrong(if ambiguous { "names more than one object" } else { "names nothing in this repository" })
+    })?;
+    let object = id.object().or_workspace(|| format!("{option} {spec:?} cannot be read"))?;
+    let kind = object.kind;
+    object
+        .peel_to_commit()
+        .map(|commit| commit.id)
+        .map_err(|_| wrong(&format!("names a {kind} that is no commit")))
 }

@@ -39,7 +39,7 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result<Reply> {
     }
     let tip = Tip::from(chain.into_inner());
     let state = &tip.state;
-    if let Some(warning) = head_warning(&repo, &found.id, state)? {
+    if let Some(warning) = head_warning(&repo, &found.id, state) {
         context.ui.warn(&warning);
     }
     let paint = context.ui.out();

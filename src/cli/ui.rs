@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::io::{self, IsTerminal, Write};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use serde_json::{Map, Value, json};
 
@@ -155,6 +156,8 @@ pub struct Ui {
     pager: Option<String>,
     out: Paint,
     err: Paint,
+    /// Why something that was told could not be written.
+    unwritten: OnceLock<io::Error>,
 }
 
 impl Ui {
@@ -179,6 +182,7 @@ impl Ui {
             pager,
             out: Paint(paint(stdout) && !json),
             err: Paint(paint(io::stderr().is_terminal())),
+            unwritten: OnceLock::new(),
         }
     }
 
@@ -217,7 +221,7 @@ impl Ui {
         if self.json {
             self.say(line);
         } else {
-            let _ = writeln!(io::stdout().lock(), "{}", shown(line));
+            self.write(&format!("{}\n", shown(line)));
         }
     }
 
@@ -226,9 +230,10 @@ impl Ui {
         self.say(&format!("{} {line}", self.err.tone(Tone::Dim, "hint:")));
     }
 
-    /// Writes the answer of a command and gives its exit code.
+    /// Writes the answer of a command and gives its exit code. An answer that cannot be written is an error, whatever the answer:
+    /// a program that reads it would take the half of it, or nothing, for the whole.
     pub fn finish(&self, result: Result<Reply, Error>) -> ExitCode {
-        match result {
+        let code = match result {
             Ok(reply) => {
                 if self.json {
                     let mut fields = reply.fields;
@@ -248,16 +253,15 @@ impl Ui {
                 self.error(&error);
                 error.exit_code()
             }
+        };
+        match self.unwritten.get() {
+            None => code,
+            Some(cause) => unwritten(self.err, cause, code),
         }
     }
 
     fn error(&self, error: &Error) {
-        let mut err = io::stderr().lock();
-        let _ = writeln!(err, "{} {}", self.err.tone(Tone::Bad, "error:"), shown(&error.chain()));
-        for hint in error.hints() {
-            let _ = writeln!(err, "{} {}", self.err.tone(Tone::Dim, "hint:"), shown(hint));
-        }
-        drop(err);
+        tell_error(self.err, error);
         if self.json {
             let status = match error.kind() {
                 Kind::Refused | Kind::Halt(_) => "refused",
@@ -267,7 +271,7 @@ impl Ui {
         }
     }
 
-    /// Writes data; a reader that has gone away is no error.
+    /// Writes data.
     fn print(&self, text: &str, paged: bool) {
         if paged
             && let Some(pager) = &self.pager
@@ -275,7 +279,46 @@ impl Ui {
         {
             return;
         }
-        let _ = io::stdout().lock().write_all(text.as_bytes()).and_then(|()| io::stdout().flush());
+        self.write(text);
+    }
+
+    /// Writes on stdout and remembers if that did not work. A reader that has gone away has read what it wanted.
+    fn write(&self, text: &str) {
+        let mut out = io::stdout().lock();
+        if let Err(error) = out.write_all(text.as_bytes()).and_then(|()| out.flush())
+            && error.kind() != io::ErrorKind::BrokenPipe
+        {
+            let _ = self.unwritten.set(error);
+        }
+    }
+}
+
+/// Says that the answer could not be written. `code` is what the command came to.
+fn unwritten(paint: Paint, cause: &io::Error, code: ExitCode) -> ExitCode {
+    let error = Error::workspace(format!("the answer cannot be written to standard output: {cause}"));
+    let error = match code {
+        ExitCode::OK => error.hint("the command itself was done"),
+        code => error.hint(format!("the command itself came to exit code {code}")),
+    };
+    tell_error(paint, &error);
+    error.exit_code()
+}
+
+fn tell_error(paint: Paint, error: &Error) {
+    let mut err = io::stderr().lock();
+    let _ = writeln!(err, "{} {}", paint.tone(Tone::Bad, "error:"), shown(&error.chain()));
+    for hint in error.hints() {
+        let _ = writeln!(err, "{} {}", paint.tone(Tone::Dim, "hint:"), shown(hint));
+    }
+}
+
+/// Writes what clap has to say: help and versions on stdout, which is what was asked for, and faults of usage on stderr.
+pub fn clap_message(message: &clap::Error, code: ExitCode) -> ExitCode {
+    match message.print().and_then(|()| io::stdout().flush()) {
+        Err(cause) if cause.kind() != io::ErrorKind::BrokenPipe && !message.use_stderr() => {
+            unwritten(Paint::PLAIN, &cause, code)
+        }
+        _ => code,
     }
 }
 

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::Context;
-use super::common::{LoopHere, NO_LOOPS, all_loops, find_loop, head_warning, verified};
+use super::common::{BadRef, LoopHere, NO_LOOPS, all_loops_and_bad_refs, find_loop, head_warning, verified};
 use super::ui::{Reply, Tone};
 use crate::at::At;
 use crate::contract::RenewalTerms;
@@ -40,15 +40,40 @@ const BELIEVED: &[&str] = &[
     "that refs, config and hooks were left alone while the worker ran",
 ];
 
+/// The loops to verify, and the refs that are bad.
+fn wanted(repo: &Repo, args: &VerifyArgs) -> Result<(Vec<LoopHere>, Vec<BadRef>)> {
+    let (all, mut bad) = all_loops_and_bad_refs(repo)?;
+    if args.all {
+        return Ok((all, bad));
+    }
+    let (mut loops, mut ids) = (Vec::new(), HashSet::new());
+    for argument in &args.ids {
+        if let Ok(id) = argument.parse::<LoopId>()
+            && bad.iter().any(|bad| id.refs().ledger().as_bstr() == bad.name.as_str())
+        {
+            ids.insert(id);
+            continue;
+        }
+        let found = find_loop(repo, argument)?;
+        if ids.insert(found.id.clone()) {
+            loops.push(found);
+        }
+    }
+    bad.retain(|bad| bad.id.as_ref().is_some_and(|id| ids.contains(id)));
+    Ok((loops, bad))
+}
+
+/// What is wrong with a ref, without its name in front.
+pub(super) fn told(name: &str, error: &Error) -> String {
+    let text = error.chain();
+    text.strip_prefix(name).map_or(text.clone(), |rest| rest.trim_start_matches([':', ' ']).to_owned())
+}
+
 pub fn run(context: &Context, args: &VerifyArgs) -> Result<Reply> {
     let repo = context.repo_to_look_at()?;
     let trust = TrustRoot::open(&repo)?;
-    let loops: Vec<LoopHere> = if args.all {
-        all_loops(&repo)?
-    } else {
-        args.ids.iter().map(|id| find_loop(&repo, id)).collect::<Result<_>>()?
-    };
-    if loops.is_empty() {
+    let (loops, bad) = wanted(&repo, args)?;
+    if loops.is_empty() && bad.is_empty() {
         return Ok(Reply::text("no loops to verify\n").field("loops", json!([])).hint(NO_LOOPS));
     }
     let paint = context.ui.out();
@@ -65,7 +90,10 @@ pub fn run(context: &Context, args: &VerifyArgs) -> Result<Reply> {
         match whole {
             Ok((chain, line)) => {
                 let mut warnings = chain.warnings.clone();
-                warnings.extend(head_warning(&repo, &found.id, &chain.tip.state)?);
+                // A head that is none is told of as a bad ref.
+                if !bad.iter().any(|bad| bad.id.as_ref() == Some(&found.id)) {
+                    warnings.extend(head_warning(&repo, &found.id, &chain.tip.state));
+                }
                 for warning in &warnings {
                     // One sentence about the trust file is enough, however many loops it is about.
                     if said.insert(warning.clone()) {
@@ -97,6 +125,11 @@ pub fn run(context: &Context, args: &VerifyArgs) -> Result<Reply> {
                 failed.push(error);
             }
         }
+    }
+    for BadRef { name, error, .. } in bad {
+        let _ = writeln!(text, "{} {name}: {}", paint.tone(Tone::Bad, "FAILED"), told(&name, &error));
+        list.push(json!({ "ref": name, "ok": false, "error": error.chain() }));
+        failed.push(error);
     }
     if failed.is_empty() {
         return Ok(Reply::text(text)

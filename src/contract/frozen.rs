@@ -25,8 +25,8 @@ use crate::sandbox::toolchain;
 /// The schema id of `contract.json`.
 pub const CONTRACT_SCHEMA: &str = "git-loop/contract/v1";
 
-/// The rules that this version decides and folds by. 0 makes no promise yet.
-pub const RULES: u32 = 0;
+/// The rules that this version decides and folds by. A change of what is decided gets another number, and these go on to be known.
+pub const RULES: u32 = 1;
 
 /// The frozen terms of a loop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

@@ -2,19 +2,26 @@
 //!
 //! | judged by | the receiving side has |
 //! | --- | --- |
-//! | a client's `pre-push` | what its remote-tracking refs and the ref's old id reach, as far as they are known here |
-//! | a server's `pre-receive`, `update` | what its refs reach |
+//! | a client's `pre-push` | what the old ids of the pushed refs and the remote-tracking branches reach, as far as they are known here |
+//! | a server's `pre-receive`, `update` | what the old ids, its branches and its tags reach |
 //! | `git loop gate <old>..<new>` | what `<old>` reaches; nothing, where that is an id of zeros |
+//! | `git loop gate --stdin` | what the old ids of the lines reach, and nothing else |
 //!
-//! Loop refs never count as what the receiving side has: a ledger carries the candidates of unpromoted loops by
-//! design, and a branch that brings one of them must not pass because the ledger was there first.
+//! Loops never count as what the receiving side has: a ledger carries the candidates of unpromoted loops by
+//! design, and a branch that brings one of them must not pass because the ledger was there first. That holds under
+//! whatever name a loop's ref got: for refs in the space of loops, for remote-tracking refs that a fetch refspec filled
+//! from there, and for any other ref that is at a record of a ledger, at a candidate of an unpromoted `lasting_code` loop,
+//! or at a candidate of some other loop that was built on one of those.
+//!
+//! A range and the lines of `--stdin` are judged by their old ids alone: where a CI job runs, branches are what somebody
+//! checked out, and the remote-tracking refs are fetched after the push that is to be judged.
 
-use std::collections::{BinaryHeap, HashMap};
+use std::collections::{BinaryHeap, HashMap, HashSet};
 
 use gix::ObjectId;
 use gix::bstr::{BStr, BString, ByteSlice};
 
-use super::objects::{Objects, Target, Unreadable};
+use super::objects::{MadeBy, Objects, Target, Unreadable};
 
 /// Who judges, and from where it is known what the receiving side has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -26,7 +33,7 @@ pub enum Side {
     },
     /// The repository that receives.
     Server,
-    /// A CI job with a range: the old id of the update is all there is.
+    /// A CI job, with a range or with the lines of a hook: the old ids of the updates are all there is.
     Range,
 }
 
@@ -56,33 +63,37 @@ impl Side {
         }
     }
 
-    /// The commits whose history the receiving side has, besides the old id of an update.
-    pub fn known(&self, repo: &gix::Repository, objects: &Objects) -> Result<Vec<ObjectId>, Box<gix::Error>> {
-        let mut known = Vec::new();
-        let mut collect =
-            |prefix: Option<&BStr>, skip: &dyn Fn(&BStr) -> bool| -> Result<(), Box<gix::Error>> {
-                let platform = repo.references().map_err(Box::new)?;
-                let refs = match prefix {
-                    None => platform.all(),
-                    Some(prefix) => platform.prefixed(prefix),
-                };
-                for reference in refs.map_err(Box::new)? {
-                    // What a broken ref should have reached counts as not being there, so more is judged.
-                    let Ok(reference) = reference else { continue };
-                    if skip(reference.name().as_bstr()) {
-                        continue;
-                    }
-                    if let Some(id) = reference.try_id()
-                        && let Ok(Target::Commit(id)) = objects.peel(id.detach())
-                    {
-                        known.push(id);
-                    }
+    /// The commits whose history the receiving side has, besides the old id of an update. `open` are the candidates of
+    /// unpromoted `lasting_code` loops.
+    pub fn known(
+        &self,
+        repo: &gix::Repository,
+        objects: &Objects,
+        open: &HashSet<ObjectId>,
+    ) -> Result<Vec<ObjectId>, Box<gix::Error>> {
+        let mut known = HashSet::new();
+        let mut collect = |prefix: &BStr, skip: &dyn Fn(&BStr) -> bool| -> Result<(), Box<gix::Error>> {
+            let platform = repo.references().map_err(Box::new)?;
+            for reference in platform.prefixed(prefix).map_err(Box::new)? {
+                // What a broken ref should have reached counts as not being there, so more is judged.
+                let Ok(reference) = reference else { continue };
+                if skip(reference.name().as_bstr()) {
+                    continue;
                 }
-                Ok(())
-            };
+                if let Some(id) = reference.try_id()
+                    && let Ok(Target::Commit(id)) = objects.peel(id.detach())
+                    && !known.contains(&id)
+                    && !is_of_a_loop(objects, id, open)
+                {
+                    known.insert(id);
+                }
+            }
+            Ok(())
+        };
         match self {
             Self::Client { remotes } => {
                 let all: Vec<BString> = repo.remote_names().into_iter().collect();
+                let refspecs = fetch_refspecs(repo);
                 for remote in remotes {
                     let prefix = BString::from(format!("refs/remotes/{remote}/"));
                     // A remote `a/b` keeps its refs below those of a remote `a`.
@@ -92,20 +103,80 @@ impl Side {
                         .map(|name| BString::from(format!("refs/remotes/{name}/")))
                         .filter(|other| other.starts_with(&prefix))
                         .collect();
-                    // A user may have mapped the remote's loops there; they are not what the remote has of code.
                     let loops = BString::from(format!("refs/remotes/{remote}/loops/"));
-                    collect(Some(prefix.as_bstr()), &|name| {
-                        name.starts_with(&loops) || nested.iter().any(|other| name.starts_with(other))
+                    collect(prefix.as_bstr(), &|name| {
+                        name.starts_with(&loops)
+                            || nested.iter().any(|other| name.starts_with(other))
+                            || refspecs.iter().any(|refspec| refspec.brings_a_loop_to(name))
                     })?;
                 }
             }
-            Self::Server => collect(None, &|name| super::ledger_rules::is_loop_space(name))?,
+            // Other refs of a server (those of merge requests, say) are made by the host, from what nobody judged.
+            Self::Server => {
+                for prefix in ["refs/heads/", "refs/tags/"] {
+                    collect(prefix.into(), &|_| false)?;
+                }
+            }
             Self::Range => {}
         }
+        let mut known: Vec<ObjectId> = known.into_iter().collect();
         known.sort_unstable();
-        known.dedup();
         Ok(known)
     }
+}
+
+/// Whether a commit got here as a part of a loop, so that a ref that is there says nothing about branches: a record, or a
+/// candidate that an unpromoted `lasting_code` loop made or that was built on such a one. What cannot be read is not: a
+/// walk from there ends at once.
+fn is_of_a_loop(objects: &Objects, id: ObjectId, open: &HashSet<ObjectId>) -> bool {
+    let mut current = id;
+    loop {
+        if open.contains(&current) {
+            return true;
+        }
+        let Ok((commit, made_by)) = objects.commit_of_a_loop(current) else { return false };
+        match (made_by, commit.parents.first()) {
+            (Some(MadeBy::Record), _) => return true,
+            (Some(MadeBy::Candidate), Some(parent)) => current = *parent,
+            _ => return false,
+        }
+    }
+}
+
+/// One fetch refspec of the configuration, with at most one `*` a side.
+struct FetchRefspec {
+    from: BString,
+    to: BString,
+}
+
+impl FetchRefspec {
+    /// Whether a fetch can have put a loop's ref at `name`.
+    fn brings_a_loop_to(&self, name: &BStr) -> bool {
+        let from = match (self.from.split_once_str("*"), self.to.split_once_str("*")) {
+            (Some((from, from_end)), Some((to, to_end))) => {
+                let middle = name.strip_prefix(to).and_then(|rest| rest.strip_suffix(to_end));
+                middle.map(|middle| BString::from([from, middle, from_end].concat()))
+            }
+            (None, None) => (self.to == name).then(|| self.from.clone()),
+            _ => None,
+        };
+        from.is_some_and(|from| super::ledger_rules::is_loop_space(from.as_bstr()))
+    }
+}
+
+/// Those of every remote: two may share a folder of remote-tracking refs.
+fn fetch_refspecs(repo: &gix::Repository) -> Vec<FetchRefspec> {
+    let config = repo.config_snapshot();
+    let mut found = Vec::new();
+    for section in config.plumbing().sections_by_name("remote").into_iter().flatten() {
+        for value in section.values("fetch") {
+            let value = value.strip_prefix(b"+").unwrap_or(&value);
+            if let Some((from, to)) = value.split_once_str(":") {
+                found.push(FetchRefspec { from: from.into(), to: to.into() });
+            }
+        }
+    }
+    found
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -122,38 +193,73 @@ struct Node {
 }
 
 /// The commits that `new` reaches and none of `known` does, oldest first as far as their dates tell.
-///
-/// Both sides are painted from their tips in the order of commit dates until nothing is left in the queue that only
-/// `new` reaches. Dates that go backwards can make a few known commits appear in the answer; they can never hide one.
 pub fn brought(objects: &Objects, new: ObjectId, known: &[ObjectId]) -> Result<Vec<ObjectId>, Unreadable> {
-    let mut walk = Walk { objects, nodes: HashMap::new(), queue: BinaryHeap::new(), open: 0 };
-    walk.paint(None, new, Paint { new: true, known: false })?;
-    for id in known {
-        walk.paint(None, *id, Paint { new: false, known: true })?;
+    Ok(Brought::by(objects, &[new], known)?.commits)
+}
+
+/// What several tips bring together.
+#[derive(Debug)]
+pub struct Brought {
+    /// The commits, oldest first as far as their dates tell.
+    pub commits: Vec<ObjectId>,
+    parents: HashMap<ObjectId, Vec<ObjectId>>,
+}
+
+impl Brought {
+    /// The commits that one of `tips` reaches and none of `known` does. One walk for all: a push may bring thousands of
+    /// tags.
+    ///
+    /// Both sides are painted from their tips in the order of commit dates until nothing is left in the queue that only
+    /// `tips` reach. Dates that go backwards can make a few known commits appear in the answer; they can never hide one.
+    pub fn by(objects: &Objects, tips: &[ObjectId], known: &[ObjectId]) -> Result<Self, Unreadable> {
+        let mut walk = Walk { objects, nodes: HashMap::new(), queue: BinaryHeap::new(), open: 0 };
+        for tip in tips {
+            walk.paint(None, *tip, Paint { new: true, known: false })?;
+        }
+        for id in known {
+            walk.paint(None, *id, Paint { new: false, known: true })?;
+        }
+        let mut found = Vec::new();
+        let mut listed = HashSet::new();
+        let mut oldest = i64::MAX;
+        while let Some((time, id)) = walk.queue.pop() {
+            // A known commit that is younger than one already found may still turn out to have it in its history.
+            if walk.open == 0 && time < oldest {
+                break;
+            }
+            // What is queued has a node.
+            let Some(node) = walk.nodes.get_mut(&id) else { continue };
+            node.queued = false;
+            let (paint, parents) = (node.paint, node.parents.clone());
+            if paint == (Paint { new: true, known: false }) {
+                walk.open -= 1;
+                oldest = oldest.min(time);
+                if listed.insert(id) {
+                    found.push(id);
+                }
+            }
+            for parent in parents {
+                walk.paint(Some(id), parent, paint)?;
+            }
+        }
+        found.retain(|id| !walk.nodes[id].paint.known);
+        found.reverse();
+        let parents = found.iter().filter_map(|id| Some((*id, walk.nodes.remove(id)?.parents))).collect();
+        Ok(Self { commits: found, parents })
     }
-    let mut found = Vec::new();
-    let mut oldest = i64::MAX;
-    while let Some((time, id)) = walk.queue.pop() {
-        // A known commit that is younger than one already found may still turn out to have it in its history.
-        if walk.open == 0 && time < oldest {
-            break;
+
+    /// Which of the commits `tip` reaches.
+    pub fn of(&self, tip: ObjectId) -> HashSet<ObjectId> {
+        let (mut found, mut open) = (HashSet::new(), vec![tip]);
+        while let Some(id) = open.pop() {
+            if let Some(parents) = self.parents.get(&id)
+                && found.insert(id)
+            {
+                open.extend(parents);
+            }
         }
-        // What is queued has a node.
-        let Some(node) = walk.nodes.get_mut(&id) else { continue };
-        node.queued = false;
-        let (paint, parents) = (node.paint, node.parents.clone());
-        if paint == (Paint { new: true, known: false }) {
-            walk.open -= 1;
-            oldest = oldest.min(time);
-            found.push(id);
-        }
-        for parent in parents {
-            walk.paint(Some(id), parent, paint)?;
-        }
+        found
     }
-    found.retain(|id| !walk.nodes[id].paint.known);
-    found.reverse();
-    Ok(found)
 }
 
 struct Walk<'a> {
@@ -228,10 +334,15 @@ pub fn protected_tip(
                 .collect()
         }
         Side::Server => match configured {
+            Some(name) if name.starts_with("refs/") => vec![name.to_owned()],
             Some(name) => vec![format!("refs/heads/{name}")],
             None => vec!["HEAD".to_owned(), "refs/heads/main".to_owned()],
         },
-        Side::Range => Vec::new(),
+        // The old ids come first; this is for a range that has none.
+        Side::Range => {
+            let branch = configured.unwrap_or("HEAD");
+            repo.remote_names().iter().map(|remote| format!("refs/remotes/{remote}/{branch}")).collect()
+        }
     };
     names.iter().find_map(|name| {
         let mut reference = repo.try_find_reference(name.as_str()).ok()??;

@@ -9,8 +9,10 @@
 //!
 //! An id of zeros means that there is nothing. It has as many digits as the ids of the repository, but tools that
 //! do not know SHA-256 write 40 of them everywhere, so zeros of either length are taken. No input at all is normal:
-//! git calls `pre-push` when everything is up to date. Whether a push deletes is said by the ids alone; the word
+//! git calls `pre-push` when everything is up to date. No ref may be named twice. Whether a push deletes is said by the ids alone; the word
 //! `(delete)` is also the name of a possible branch.
+
+use std::collections::HashSet;
 
 use gix::ObjectId;
 use gix::bstr::{BStr, BString, ByteSlice};
@@ -122,7 +124,19 @@ fn each_line(
     let line = |(index, line): (usize, &[u8])| {
         parse(line).map_err(|why| InputError::Line { line: index + 1, why, text: excerpt(line) })
     };
-    input.split(|byte| *byte == b'\n').enumerate().map(line).collect()
+    let mut named = HashSet::new();
+    let mut updates = Vec::new();
+    for (index, text) in input.split(|byte| *byte == b'\n').enumerate() {
+        let update = line((index, text))?;
+        // git names each once. A client of its own making may move a ref twice in one push, and what the first line
+        // says of it would not be what it is in the end.
+        if !named.insert(update.reference.clone()) {
+            let why = "an earlier line has the same ref";
+            return Err(InputError::Line { line: index + 1, why, text: excerpt(text) });
+        }
+        updates.push(update);
+    }
+    Ok(updates)
 }
 
 fn update(reference: &[u8], old: &[u8], new: &[u8]) -> Result<Update, &'static str> {
@@ -231,6 +245,9 @@ mod tests {
         let error = pre_receive(format!("{A} {B}\n").as_bytes()).unwrap_err().to_string();
         assert!(error.starts_with("line 1 of") && error.contains("fewer than three"), "{error}");
         assert!(pre_receive(format!("{A} {B} refs/heads/a b\n").as_bytes()).is_err());
+        let twice = format!("{NONE} {A} refs/heads/x\n{A} {B} refs/heads/y\n{A} {B} refs/heads/x\n");
+        let error = pre_receive(twice.as_bytes()).unwrap_err().to_string();
+        assert!(error.starts_with("line 3 of") && error.contains("the same ref"), "{error}");
     }
 
     #[test]
@@ -258,10 +275,12 @@ mod tests {
             lines in proptest::collection::vec(
                 ("[ -~]{0,12}", "[0a]{1}", "refs/[a-z(){}]{1,8}", "[0b]{1}", any::<bool>()), 0..6)
         ) {
+            let mut names = HashSet::new();
+            let lines: Vec<_> = lines.iter().filter(|line| names.insert(line.2.clone())).collect();
             let mut push = String::new();
             let mut receive = String::new();
             let mut expected = Vec::new();
-            for (local, new, reference, old, long) in &lines {
+            for (local, new, reference, old, long) in lines {
                 let n = if *long { 64 } else { 40 };
                 let (new, old) = (new.repeat(n), old.repeat(n));
                 writeln!(push, "{local} {new} {reference} {old}").unwrap();

@@ -3,29 +3,62 @@
 //! | ref | rule |
 //! | --- | --- |
 //! | `refs/loops/<id>/ledger` | verifies; only fast-forwards along first parents; is never deleted |
-//! | `refs/loops/<id>/head` | a commit; may move anywhere; is never deleted |
-//! | `refs/notes/loops/<id>` | a commit; may move anywhere, it can be rebuilt; is never deleted |
+//! | `refs/loops/<id>/head` | the base or a candidate of the loop's ledger; may move among them; is never deleted |
+//! | `refs/notes/loops/<id>` | notes of receipts of the loop's ledger, in every new commit; only fast-forwards; is never deleted |
 //! | anything else there | refused |
+//!
+//! The loop's ledger is the one that will be there after the push: the pushed one, else the one that the receiving side
+//! has. Without one there is nothing that head and notes could belong to, and they are refused: else they would carry
+//! anything out, past the tripwire, which does not look at the refs of loops.
 //!
 //! An id cannot be used twice: the contract record of another loop of that name is not in the history of the ledger
 //! that is there, so the new one does not fast-forward. Candidates of unpromoted loops travel inside these refs by
 //! design; the tripwire does not look at them.
+
+use std::collections::HashMap;
+use std::rc::Rc;
 
 use gix::ObjectId;
 use gix::bstr::{BStr, ByteSlice};
 
 use super::input::Update;
 use super::objects::{Objects, Target};
+use super::receipts;
 
-/// Says whether a ledger verifies against the trust root of the protected side.
-pub trait LedgerJudge {
-    /// `Err` says which record does not hold and why.
-    fn verify(&self, id: &str, tip: ObjectId) -> Result<(), String>;
+/// What a ledger that verifies says of the refs beside it.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct LedgerFacts {
+    /// The base of the loop.
+    pub base: Option<ObjectId>,
+    /// Every candidate that a record has as second parent, with its receipts as lines of a note.
+    pub candidates: HashMap<ObjectId, Vec<String>>,
 }
 
+impl LedgerFacts {
+    /// Whether the head of the loop may be there.
+    pub fn may_be_head(&self, id: ObjectId) -> bool {
+        self.base == Some(id) || self.candidates.contains_key(&id)
+    }
+}
+
+/// Says whether a ledger verifies against the trust root of the protected side, and where ledgers are there.
+pub trait LedgerJudge {
+    /// What the ledger says; `Err` says which record does not hold and why.
+    fn verify(&self, id: &str, tip: ObjectId) -> Result<Rc<LedgerFacts>, String>;
+
+    /// Where the ledger of a loop is on the receiving side now. Asked only if a push brings other refs of the loop
+    /// and not the ledger. `Err` says why that cannot be known.
+    fn received(&self, id: &str) -> Result<Option<ObjectId>, String>;
+}
+
+#[cfg(test)]
 impl<F: Fn(&str, ObjectId) -> Result<(), String>> LedgerJudge for F {
-    fn verify(&self, id: &str, tip: ObjectId) -> Result<(), String> {
-        self(id, tip)
+    fn verify(&self, id: &str, tip: ObjectId) -> Result<Rc<LedgerFacts>, String> {
+        self(id, tip).map(|()| Rc::default())
+    }
+
+    fn received(&self, _: &str) -> Result<Option<ObjectId>, String> {
+        Ok(None)
     }
 }
 
@@ -35,6 +68,16 @@ enum Kind {
     Ledger,
     Head,
     Notes,
+}
+
+impl Kind {
+    fn of(self, id: &str) -> String {
+        match self {
+            Self::Ledger => format!("refs/loops/{id}/ledger"),
+            Self::Head => format!("refs/loops/{id}/head"),
+            Self::Notes => format!("refs/notes/loops/{id}"),
+        }
+    }
 }
 
 /// Why an update of a loop's ref is refused.
@@ -51,11 +94,64 @@ pub struct Broken {
 const LOOPS: &[u8] = b"refs/loops";
 const NOTES: &[u8] = b"refs/notes/loops";
 
+const TRACKED: &[u8] = b"refs/remotes";
+
 /// Whether a ref is in the space of the loops, under any spelling that some file system takes for it.
 pub fn is_loop_space(name: &BStr) -> bool {
-    [LOOPS, NOTES].iter().any(|space| {
-        name.get(..space.len()).is_some_and(|head| head.eq_ignore_ascii_case(space))
-            && matches!(name.get(space.len()), None | Some(b'/'))
+    is_below(name, LOOPS) || is_below(name, NOTES)
+}
+
+/// Whether a ref is a remote-tracking one.
+pub fn is_tracked(name: &BStr) -> bool {
+    is_below(name, TRACKED)
+}
+
+fn is_below(name: &BStr, space: &[u8]) -> bool {
+    let folded = folded(name);
+    folded.strip_prefix(space).is_some_and(|rest| matches!(rest.first(), None | Some(b'/')))
+}
+
+/// The name as a file system may take it that knows no case (macOS, Windows), ignores invisible characters (HFS+) or
+/// the dots at the end of a name (Windows): loose refs are files. Of other letters only the long s and the sign for
+/// kelvin fold to ASCII ones.
+fn folded(name: &BStr) -> Vec<u8> {
+    let mut out = Vec::with_capacity(name.len());
+    for chunk in name.utf8_chunks() {
+        for c in chunk.valid().chars() {
+            match c {
+                '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{206a}'..='\u{206f}' | '\u{feff}' => {}
+                '\u{17f}' => out.push(b's'),
+                '\u{212a}' => out.push(b'k'),
+                '/' => {
+                    while out.last() == Some(&b'.') {
+                        out.pop();
+                    }
+                    out.push(b'/');
+                }
+                c => out.extend_from_slice(c.to_ascii_lowercase().encode_utf8(&mut [0; 4]).as_bytes()),
+            }
+        }
+        out.extend_from_slice(chunk.invalid());
+    }
+    out
+}
+
+/// The ledgers of a push: where each is to be.
+#[derive(Debug, Default)]
+pub struct Pushed(HashMap<String, ObjectId>);
+
+impl Pushed {
+    /// Those among `updates`.
+    pub fn among(updates: &[Update]) -> Self {
+        Self(ledgers(updates).map(|(id, tip)| (id.to_owned(), tip)).collect())
+    }
+}
+
+/// The ledgers that `updates` bring, with the ids of their loops.
+pub fn ledgers(updates: &[Update]) -> impl Iterator<Item = (&str, ObjectId)> {
+    updates.iter().filter_map(|update| match parse(update.reference.as_bstr()) {
+        Some((id, Kind::Ledger)) => Some((id, update.new?)),
+        _ => None,
     })
 }
 
@@ -63,6 +159,7 @@ pub fn is_loop_space(name: &BStr) -> bool {
 pub fn judge(
     objects: &Objects,
     update: &Update,
+    pushed: &Pushed,
     ledgers: &dyn LedgerJudge,
     remote: Option<&str>,
 ) -> Result<(), Broken> {
@@ -76,7 +173,6 @@ pub fn judge(
     };
     let broken = |reason: String, unblock: String| Broken { id: Some(id.to_owned()), reason, unblock };
     let remote = remote.unwrap_or("<remote>");
-    let fetch = format!("git fetch {remote} 'refs/loops/{id}/*:refs/loops/{id}/*'");
     let Some(new) = update.new else {
         let what = match kind {
             Kind::Ledger => "a ledger is never deleted",
@@ -84,30 +180,79 @@ pub fn judge(
             Kind::Notes => "the receipts of a loop are never deleted",
         };
         let unblock = "push without --mirror, --prune and --delete for refs/loops/* and refs/notes/loops/*, or fetch them first";
-        return Err(broken(what.to_owned(), format!("{unblock}: {fetch}")));
+        return Err(broken(
+            what.to_owned(),
+            format!("{unblock}: git fetch {remote} 'refs/loops/{id}/*:refs/loops/{id}/*'"),
+        ));
     };
     match objects.peel(new) {
         Ok(Target::Commit(target)) if target == new => {}
         Ok(_) => {
-            return Err(broken(
-                format!("{new} is not a commit"),
-                format!("push refs/loops/{id}/* as they are"),
-            ));
+            return Err(broken(format!("{new} is not a commit"), format!("push {} as it is", kind.of(id))));
         }
         Err(error) => {
             let unblock = error.unblock(Some(remote));
             return Err(broken(format!("it cannot be judged: {error}"), unblock));
         }
     }
-    if kind != Kind::Ledger {
-        return Ok(());
+    if kind == Kind::Ledger {
+        if let Some(old) = update.old {
+            fast_forwards(objects, old, new).map_err(|reason| {
+                broken(
+                    reason,
+                    format!("git fetch {remote} 'refs/loops/{id}/*:refs/loops/{id}/*', then push again"),
+                )
+            })?;
+        }
+        return ledgers.verify(id, new).map(|_| ()).map_err(|reason| {
+            broken(format!("the ledger does not verify: {reason}"), format!("git loop verify {id}"))
+        });
     }
-    if let Some(old) = update.old {
-        fast_forwards(objects, old, new)
-            .map_err(|reason| broken(reason, format!("{fetch}, then push again")))?;
+    let with_ledger = format!("git push {remote} {} {}", Kind::Ledger.of(id), kind.of(id));
+    let ledger = match pushed.0.get(id) {
+        Some(tip) => Some(*tip),
+        None => ledgers.received(id).map_err(|why| {
+            broken(
+                format!("the loop's ledger is not in this push, and where it is on the other side is not known: {why}"),
+                with_ledger.clone(),
+            )
+        })?,
+    };
+    let Some(ledger) = ledger else {
+        let reason = "the other side has no ledger of this loop, and this push brings none; without one nothing says what this is";
+        return Err(broken(reason.to_owned(), with_ledger));
+    };
+    if !objects.has(ledger) {
+        return Err(broken(
+            format!("the ledger on the other side is at {ledger}, which is not known here"),
+            format!("git fetch {remote} 'refs/loops/{id}/*:refs/loops/{id}/*', then push again"),
+        ));
     }
-    ledgers.verify(id, new).map_err(|reason| {
-        broken(format!("the ledger does not verify: {reason}"), format!("git loop verify {id}"))
+    let facts = ledgers.verify(id, ledger).map_err(|reason| {
+        broken(format!("the loop's ledger does not verify: {reason}"), format!("git loop verify {id}"))
+    })?;
+    if kind == Kind::Head {
+        if facts.may_be_head(new) {
+            return Ok(());
+        }
+        return Err(broken(
+            format!("{new} is neither the base nor a candidate of the ledger that the other side will have"),
+            format!("let the iteration end, then push the ledger too: {with_ledger}"),
+        ));
+    }
+    receipts::judge(objects, update.old, new, &facts).map_err(|fault| match fault {
+        receipts::Fault::Moved(reason) => broken(
+            reason,
+            format!("git fetch {remote} '{0}:{0}-theirs', merge: git notes --ref=loops/{id} merge loops/{id}-theirs, then push again", kind.of(id)),
+        ),
+        receipts::Fault::Foreign { commit, what } => broken(
+            format!("{commit} in its history is no commit of receipts of this loop: {what}"),
+            "the receipts can be made again from the ledger: push without them".to_owned(),
+        ),
+        receipts::Fault::Unreadable(error) => {
+            let unblock = error.unblock(Some(remote));
+            broken(format!("it cannot be judged: {error}"), unblock)
+        }
     })
 }
 
@@ -153,160 +298,5 @@ fn is_id(id: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use proptest::prelude::*;
-
-    use super::super::testing::{Lab, told};
-    use super::super::{Gate, Side, Verdict};
-    use super::*;
-
-    /// Two records on top of each other, another root, and a commit that has the ledger as second parent only.
-    fn ledgers(lab: &Lab) -> [String; 4] {
-        let tree = lab.git(&["rev-parse", "main^{tree}"]);
-        let commit = |parents: &[&str]| {
-            let parents: Vec<&str> = parents.iter().flat_map(|parent| ["-p", parent]).collect();
-            lab.git(&[&["commit-tree", "-m", "record", tree.trim()][..], &parents].concat()).trim().to_owned()
-        };
-        let first = commit(&[]);
-        let second = commit(&[&first]);
-        let other = lab.git(&["commit-tree", "-m", "other loop", tree.trim()]).trim().to_owned();
-        let beside = commit(&[&other, &second]);
-        [first, second, other, beside]
-    }
-
-    fn push(lab: &Lab, specs: &[&str], ledgers: &dyn LedgerJudge) -> Verdict {
-        let repo = lab.open();
-        let objects = Objects::new(&repo, None).unwrap();
-        let side = Side::client(&repo, "origin".into(), "".into());
-        let updates = super::super::input::pre_push(&lab.hook_input("origin", specs)).unwrap();
-        Gate { repo: &repo, objects: &objects, side: &side, protected: None, loops: &[], ledgers }
-            .judge(&updates)
-            .unwrap()
-    }
-
-    #[test]
-    fn a_ledger_only_fast_forwards() {
-        let lab = Lab::new();
-        let holds = |_: &str, _: ObjectId| Ok(());
-        let [first, second, other, beside] = ledgers(&lab);
-        let spec = |id: &str| format!("+{id}:refs/loops/fix/ledger");
-        assert!(push(&lab, &[&spec(&first)], &holds).is_allowed());
-        lab.git(&["push", "-q", "origin", &spec(&first)]);
-        assert!(push(&lab, &[&spec(&second)], &holds).is_allowed());
-        lab.git(&["push", "-q", "origin", &spec(&second)]);
-        for id in [&first, &other, &beside] {
-            let verdict = push(&lab, &[&spec(id)], &holds);
-            assert_eq!(told(&verdict), ["fix - ledger_rule"]);
-            assert!(verdict.refusals[0].reason.contains("only fast-forwards"), "{verdict:?}");
-            assert_eq!(
-                verdict.refusals[0].unblock,
-                "git fetch origin 'refs/loops/fix/*:refs/loops/fix/*', then push again"
-            );
-        }
-        // The head may move anywhere.
-        lab.git(&["push", "-q", "origin", &format!("{second}:refs/loops/fix/head")]);
-        assert!(push(&lab, &[&format!("+{other}:refs/loops/fix/head")], &holds).is_allowed());
-    }
-
-    #[test]
-    fn a_ledger_that_does_not_verify_is_refused() {
-        let lab = Lab::new();
-        let [first, ..] = ledgers(&lab);
-        let asked = std::cell::RefCell::new(Vec::new());
-        let judge = |id: &str, tip: ObjectId| {
-            asked.borrow_mut().push(format!("{id} {tip}"));
-            Err("record 0 is not signed".to_owned())
-        };
-        let verdict = push(&lab, &[&format!("{first}:refs/loops/fix/ledger")], &judge);
-        assert_eq!(told(&verdict), ["fix - ledger_rule"]);
-        assert_eq!(verdict.refusals[0].reason, "the ledger does not verify: record 0 is not signed");
-        assert_eq!(*asked.borrow(), [format!("fix {first}")]);
-    }
-
-    /// Field report 2.41: a mirror push from a clone without them.
-    #[test]
-    fn nothing_of_a_loop_is_deleted() {
-        let lab = Lab::new();
-        let [first, ..] = ledgers(&lab);
-        let holds = |_: &str, _: ObjectId| Ok(());
-        let refs = ["refs/loops/fix/ledger", "refs/loops/fix/head", "refs/notes/loops/fix"];
-        for name in refs {
-            lab.git(&["push", "-q", "origin", &format!("{first}:{name}")]);
-        }
-        for name in refs {
-            let verdict = push(&lab, &[&format!(":{name}")], &holds);
-            assert_eq!(told(&verdict), ["fix - ledger_rule"], "{name}");
-            assert!(verdict.refusals[0].reason.contains("never deleted"), "{verdict:?}");
-            assert!(verdict.refusals[0].unblock.contains("--mirror"), "{verdict:?}");
-        }
-    }
-
-    #[test]
-    fn names_that_no_loop_has_are_refused() {
-        let lab = Lab::new();
-        let holds = |_: &str, _: ObjectId| Ok(());
-        for name in [
-            "refs/loops/fix/green",
-            "refs/loops/fix/ledger/x",
-            "refs/loops/Fix/ledger",
-            "refs/Loops/fix/ledger",
-            "refs/notes/LOOPS/fix",
-            "refs/notes/loops/a/b",
-            "refs/loops/fix",
-        ] {
-            assert_eq!(told(&push(&lab, &[&format!("main:{name}")], &holds)), ["- - ledger_rule"], "{name}");
-        }
-        for name in ["refs/loopsy/fix/ledger", "refs/notes/commits", "refs/heads/loops"] {
-            assert!(push(&lab, &[&format!("main:{name}")], &holds).is_allowed(), "{name}");
-        }
-        assert!(push(&lab, &["main:refs/notes/loops/fix"], &holds).is_allowed());
-        lab.git(&["tag", "-a", "-m", "t", "tag", "main"]);
-        for (what, name) in [("tag", "ledger"), ("main^{tree}", "head"), ("main:src/a.rs", "ledger")] {
-            let verdict = push(&lab, &[&format!("{what}:refs/loops/fix/{name}")], &holds);
-            assert!(verdict.refusals[0].reason.contains("is not a commit"), "{verdict:?}");
-        }
-    }
-
-    #[test]
-    fn a_tip_that_is_not_known_here_has_to_be_fetched_first() {
-        let lab = Lab::new();
-        let objects = Objects::new(&lab.open(), None).unwrap();
-        let [first, ..] = ledgers(&lab);
-        let update = Update {
-            reference: "refs/loops/fix/ledger".into(),
-            old: Some(ObjectId::from_hex("b".repeat(40).as_bytes()).unwrap()),
-            new: Some(first.parse().unwrap()),
-        };
-        let broken = judge(&objects, &update, &|_: &str, _: ObjectId| Ok(()), Some("origin")).unwrap_err();
-        assert!(broken.reason.contains("is not known here"), "{broken:?}");
-        assert!(broken.unblock.starts_with("git fetch origin"), "{broken:?}");
-    }
-
-    /// A ledger carries unpromoted candidates by design.
-    #[test]
-    fn the_tripwire_does_not_look_at_loop_refs() {
-        let lab = Lab::new();
-        let fix = lab.a_loop();
-        let spec = format!("{}:refs/loops/fix/ledger", fix.candidates[2].id);
-        assert!(lab.push(std::slice::from_ref(&fix), &[&spec]).is_allowed());
-        let elsewhere = format!("{}:refs/heads/x", fix.candidates[2].id);
-        assert!(!lab.push(&[fix], &[&spec, &elsewhere]).is_allowed());
-    }
-
-    proptest! {
-        #[test]
-        fn parsing_is_total(name in proptest::collection::vec(any::<u8>(), 0..80)) {
-            let _ = (parse(name.as_bstr()), is_loop_space(name.as_bstr()));
-        }
-
-        #[test]
-        fn what_is_a_loops_ref_is_in_the_space_of_loops(id in "[a-z0-9._-]{1,70}", kind in 0..3_usize) {
-            let name = [format!("refs/loops/{id}/ledger"), format!("refs/loops/{id}/head"), format!("refs/notes/loops/{id}")];
-            let name = BStr::new(name[kind].as_str());
-            prop_assert!(is_loop_space(name));
-            if let Some((parsed, _)) = parse(name) {
-                prop_assert_eq!(parsed, id);
-            }
-        }
-    }
-}
+#[path = "ledger_rules_tests.rs"]
+mod tests;

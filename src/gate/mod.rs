@@ -16,6 +16,7 @@
 //! | [`change`] | the identity of a change to one file |
 //! | [`tripwire`] | what unpromoted loops introduced, and whether a commit carries it |
 //! | [`ledger_rules`] | the rules for `refs/loops/*` and `refs/notes/loops/*` |
+//! | [`receipts`] | the form of `refs/notes/loops/*` |
 //! | [`known`] | what the gate has to know of the loops, from their ledgers |
 //! | [`verdict`] | the answer |
 //! | [`shim`] and [`install`] | the hook scripts, and putting them beside the hooks that are there |
@@ -27,24 +28,26 @@ pub mod install;
 pub mod known;
 pub mod ledger_rules;
 pub mod objects;
+pub mod receipts;
 pub mod shim;
 pub mod tripwire;
 pub mod verdict;
 
+#[cfg(test)]
+mod attack_tests;
 #[cfg(test)]
 mod testing;
 #[cfg(test)]
 mod tests;
 
 use std::collections::{HashMap, HashSet};
-use std::rc::Rc;
 
 use gix::ObjectId;
 use gix::bstr::{BStr, ByteSlice};
 
 pub use commits::Side;
 pub use input::Update;
-pub use ledger_rules::LedgerJudge;
+pub use ledger_rules::{LedgerFacts, LedgerJudge};
 pub use objects::Objects;
 pub use tripwire::{Candidate, LoopContent, Standing};
 pub use verdict::{Refusal, Verdict};
@@ -128,20 +131,35 @@ impl Gate<'_> {
     pub fn judge(&self, updates: &[Update]) -> Result<Verdict, GateError> {
         self.refuse_policy(updates)?;
         let remote = self.side.remote().map(shown);
-        let mut verdict = Verdict { updates: updates.len(), ..Verdict::default() };
-        let mut judged: HashMap<ObjectId, Rc<Vec<Hit>>> = HashMap::new();
-        let mut known: Option<Vec<ObjectId>> = None;
+        let is_watched = |content: &&LoopContent| content.lasting && content.standing == Standing::Open;
+        let mut watched: Vec<String> =
+            self.loops.iter().filter(is_watched).map(|content| content.id.clone()).collect();
+        watched.sort_unstable();
+        watched.dedup();
+        let loop_refs =
+            updates.iter().filter(|update| ledger_rules::is_loop_space(update.reference.as_bstr())).count();
+        let mut verdict = Verdict { updates: updates.len(), loop_refs, watched, ..Verdict::default() };
         // Deletions and the refs of loops do not need it.
         let watched = |update: &Update| {
             update.new.is_some() && !ledger_rules::is_loop_space(update.reference.as_bstr())
         };
         let loops = if updates.iter().any(watched) { self.loops } else { &[] };
         let tripwire = Tripwire::new(self.objects, loops);
+        let pushed = ledger_rules::Pushed::among(updates);
+        let judged = match &tripwire {
+            Ok(tripwire) if !tripwire.is_empty() => self.judge_commits(
+                tripwire,
+                updates.iter().filter(|update| watched(update)),
+                updates,
+                &mut verdict,
+            )?,
+            _ => Judged::default(),
+        };
         for update in updates {
             let reference = update.reference.as_bstr();
             if ledger_rules::is_loop_space(reference) {
                 if let Err(broken) =
-                    ledger_rules::judge(self.objects, update, self.ledgers, remote.as_deref())
+                    ledger_rules::judge(self.objects, update, &pushed, self.ledgers, remote.as_deref())
                 {
                     verdict.refusals.push(Refusal {
                         reference: shown(reference),
@@ -153,6 +171,22 @@ impl Gate<'_> {
                         unblock: broken.unblock,
                     });
                 }
+                continue;
+            }
+            // Whom to trust and what is protected may be read from there (`loop.protectedBranch`), so nobody else may
+            // write it.
+            if *self.side == Side::Server && ledger_rules::is_tracked(reference) {
+                verdict.refusals.push(Refusal {
+                    reference: shown(reference),
+                    code: Code::ProtectedRef,
+                    loop_id: None,
+                    path: None,
+                    commit: update.new.map(|id| id.to_string()),
+                    reason:
+                        "the remote-tracking refs of a server are what it fetched itself; nobody pushes them"
+                            .to_owned(),
+                    unblock: "push without --mirror, or to refs/heads".to_owned(),
+                });
                 continue;
             }
             let Some(new) = update.new else { continue };
@@ -173,11 +207,7 @@ impl Gate<'_> {
                     continue;
                 }
             };
-            if known.is_none() {
-                known = Some(self.known(updates, &mut verdict.notes)?);
-            }
-            let known = known.as_deref().unwrap_or_default();
-            match self.judge_update(tripwire, known, new, &mut judged) {
+            match judged.update(self.objects, tripwire, new) {
                 Ok(found) => {
                     let refusals = found.iter().map(|(commit, hit)| Refusal::hit(reference, *commit, hit));
                     verdict.refusals.extend(refusals);
@@ -185,48 +215,76 @@ impl Gate<'_> {
                 Err(source) => verdict.refusals.push(cannot(None, &source)),
             }
         }
-        verdict.commits = judged.len();
+        verdict.commits = judged.commits.len();
         Ok(verdict)
     }
 
-    fn judge_update(
+    /// Judges every commit that the watched updates bring, each once.
+    fn judge_commits<'u>(
         &self,
         tripwire: &Tripwire<'_>,
-        known: &[ObjectId],
-        new: ObjectId,
-        judged: &mut HashMap<ObjectId, Rc<Vec<Hit>>>,
-    ) -> Result<Vec<(Option<ObjectId>, Hit)>, Unreadable> {
-        let bare = |ids: HashSet<ObjectId>| {
-            Ok(tripwire.judge_objects(&ids)?.into_iter().map(|hit| (None, hit)).collect())
-        };
-        let tip = match self.objects.peel(new)? {
-            Target::Commit(tip) => tip,
-            Target::Tree(tree) => return bare(self.objects.all_below(tree)?),
-            Target::Blob(blob) => return bare(HashSet::from([blob])),
-        };
-        let mut found = Vec::new();
-        for commit in commits::brought(self.objects, tip, known)? {
-            let hits = if let Some(hits) = judged.get(&commit) {
-                Rc::clone(hits)
-            } else {
-                let hits = Rc::new(tripwire.judge_commit(commit)?);
-                judged.insert(commit, Rc::clone(&hits));
-                hits
-            };
-            found.extend(hits.iter().map(|hit| (Some(commit), hit.clone())));
+        watched: impl Iterator<Item = &'u Update>,
+        updates: &[Update],
+        verdict: &mut Verdict,
+    ) -> Result<Judged, GateError> {
+        let tips: Vec<ObjectId> = watched
+            .filter_map(|update| match self.objects.peel(update.new?) {
+                Ok(Target::Commit(tip)) => Some(tip),
+                // A bare tree or blob has no history, and what cannot be read is told where its ref is judged.
+                _ => None,
+            })
+            .collect();
+        if tips.is_empty() {
+            return Ok(Judged::default());
         }
-        Ok(found)
+        let known = self.known(updates, &mut verdict.notes)?;
+        let mut judged = Judged::default();
+        let mut judge = |brought: &commits::Brought| {
+            for commit in &brought.commits {
+                judged.commits.entry(*commit).or_insert_with(|| tripwire.judge_commit(*commit));
+            }
+        };
+        match commits::Brought::by(self.objects, &tips, &known) {
+            Ok(brought) => {
+                judge(&brought);
+                judged.history = tips.iter().map(|tip| (*tip, Ok(0))).collect();
+                judged.brought.push(brought);
+            }
+            // One of them stands on what cannot be read; the others need not.
+            Err(_) => {
+                let mut each = Vec::new();
+                let mut history = HashMap::new();
+                for tip in tips {
+                    let brought = commits::Brought::by(self.objects, &[tip], &known);
+                    history.insert(
+                        tip,
+                        brought.map(|brought| {
+                            judge(&brought);
+                            each.push(brought);
+                            each.len() - 1
+                        }),
+                    );
+                }
+                judged.history = history;
+                judged.brought = each;
+            }
+        }
+        judged.clean = judged.commits.values().all(|hits| hits.as_ref().is_ok_and(Vec::is_empty));
+        Ok(judged)
     }
 
     /// What the other side has: what this side knows of its refs, and where the updated ones are.
     fn known(&self, updates: &[Update], notes: &mut Vec<String>) -> Result<Vec<ObjectId>, GateError> {
-        let read = self.side.known(self.repo, self.objects);
+        let open = self.loops.iter().filter(|content| content.lasting && content.standing == Standing::Open);
+        let open = open.flat_map(|content| content.candidates.iter().map(|candidate| candidate.id)).collect();
+        let read = self.side.known(self.repo, self.objects, &open);
         let mut known = read.map_err(|source| GateError::Repository { what: "the refs", source })?;
         for update in updates.iter().filter(|update| !ledger_rules::is_loop_space(update.reference.as_bstr()))
         {
             let Some(old) = update.old else { continue };
             match self.objects.peel(old) {
-                Ok(Target::Commit(old)) => known.push(old),
+                // A branch that got past the gate once is nobody's fault now; a ledger under another name is still one.
+                Ok(Target::Commit(old)) if *self.side == Side::Range || !is_record(self.objects, old) => known.push(old),
                 Ok(_) => {}
                 // A force push over what somebody else pushed: what the remote-tracking refs know has to do.
                 Err(_) => notes.push(format!(
@@ -249,6 +307,56 @@ impl Gate<'_> {
             }
         }
         Ok(())
+    }
+}
+
+fn is_record(objects: &Objects, id: ObjectId) -> bool {
+    matches!(objects.commit_of_a_loop(id), Ok((_, Some(objects::MadeBy::Record))))
+}
+
+/// What the tripwire said of the commits of a push.
+#[derive(Default)]
+struct Judged {
+    commits: HashMap<ObjectId, Result<Vec<Hit>, Unreadable>>,
+    /// For each tip the number of the walk that went back from it, or why it could not.
+    history: HashMap<ObjectId, Result<usize, Unreadable>>,
+    brought: Vec<commits::Brought>,
+    /// Whether nothing was found and everything could be read.
+    clean: bool,
+}
+
+impl Judged {
+    /// What one update carries: each hit with its commit, or none for a bare tree or blob.
+    fn update(
+        &self,
+        objects: &Objects,
+        tripwire: &Tripwire<'_>,
+        new: ObjectId,
+    ) -> Result<Vec<(Option<ObjectId>, Hit)>, Unreadable> {
+        let bare = |ids: HashSet<ObjectId>| {
+            Ok(tripwire.judge_objects(&ids)?.into_iter().map(|hit| (None, hit)).collect())
+        };
+        let tip = match objects.peel(new)? {
+            Target::Commit(tip) => tip,
+            Target::Tree(tree) => return bare(objects.all_below(tree)?),
+            Target::Blob(blob) => return bare(HashSet::from([blob])),
+        };
+        let walk = match self.history.get(&tip) {
+            Some(Ok(walk)) => &self.brought[*walk],
+            Some(Err(source)) => return Err(source.clone()),
+            // Every commit that is a tip was walked from.
+            None => return Err(Unreadable::Missing(tip)),
+        };
+        let mut found = Vec::new();
+        if self.clean {
+            return Ok(found);
+        }
+        let reached = walk.of(tip);
+        for commit in walk.commits.iter().filter(|commit| reached.contains(*commit)) {
+            let hits = self.commits[commit].as_ref().map_err(Unreadable::clone)?;
+            found.extend(hits.iter().map(|hit| (Some(*commit), hit.clone())));
+        }
+        Ok(found)
     }
 }
 

@@ -10,9 +10,12 @@ use gix::bstr::{BStr, BString, ByteSlice};
 use gix::objs::commit::ref_iter::Token;
 use gix::objs::{Find as _, FindHeader as _, Kind, TagRefIter, TreeRefIter};
 
+use crate::git::Bound;
+use crate::git::bounds::open_store;
+
 /// The objects of a repository, and those that are being received.
 pub struct Objects {
-    store: gix::OdbHandle,
+    store: gix::odb::Handle,
     incoming: Option<gix::odb::Handle>,
     hash: gix::hash::Kind,
     shallow: HashSet<ObjectId>,
@@ -28,6 +31,15 @@ pub struct Commit {
     pub parents: Vec<ObjectId>,
     /// The committer's time in seconds; only an order to walk in depends on it.
     pub time: i64,
+}
+
+/// What a loop made a commit as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum MadeBy {
+    /// A record of a ledger.
+    Record,
+    /// A candidate.
+    Candidate,
 }
 
 /// A file, symlink, submodule link or folder in a tree.
@@ -98,6 +110,12 @@ impl Unreadable {
     }
 }
 
+/// git takes such a tree without a word where it does not check what it receives, and which of the two is meant differs
+/// from reader to reader.
+fn named_twice(tree: ObjectId, name: &BStr) -> Unreadable {
+    Unreadable::Corrupt { id: tree, why: format!("it has {name} twice") }
+}
+
 /// Folders deeper than this are not opened: no system could check them out.
 const MAX_DEPTH: usize = 512;
 
@@ -105,7 +123,9 @@ impl Objects {
     /// The objects of `repo`. `incoming` is the store of `GIT_OBJECT_DIRECTORY`, where a receiving server keeps what
     /// is pushed until its hooks agree.
     pub fn new(repo: &gix::Repository, incoming: Option<&gix::odb::Handle>) -> Result<Self, Box<gix::Error>> {
-        let mut store = repo.objects.clone();
+        let objects = repo.objects.store_ref().path();
+        let mut store = open_store(objects, repo.object_hash())
+            .map_err(|cause| Box::new(gix::Error::from_error(cause)))?;
         store.ignore_replacements = true;
         let mut incoming = incoming.cloned();
         if let Some(incoming) = &mut incoming {
@@ -156,6 +176,14 @@ impl Objects {
         }
         let mut buffer = Vec::new();
         let fault = |why: String| Unreadable::Corrupt { id, why };
+        // A push is made by somebody else: two megabytes of a pack can stand for gigabytes.
+        let (header, bound) = (self.header(id)?, Bound::of(kind));
+        if let Some(header) = header.filter(|header| header.kind == kind && header.size > bound.bytes) {
+            return Err(fault(format!(
+                "it is a {kind} of {} bytes, more than the {} that are read",
+                header.size, bound.bytes
+            )));
+        }
         let data = self.try_find(&id, &mut buffer).map_err(|error| fault(error.to_string()))?;
         let data = data.ok_or_else(|| self.missing(id))?;
         if data.kind != kind {
@@ -183,6 +211,28 @@ impl Objects {
             }
             Ok(Commit { tree: tree.ok_or("it has no tree")?, parents, time })
         })
+    }
+
+    /// Reads a commit, and says by its message and its tree what a loop made it as.
+    pub fn commit_of_a_loop(&self, id: ObjectId) -> Result<(Commit, Option<MadeBy>), Unreadable> {
+        let commit = self.commit(id)?;
+        let (looped, environment) = self.read(id, Kind::Commit, |data| {
+            let message = data.find(b"\n\n").map_or(&b""[..], |at| &data[at..]);
+            let has = |key: &[u8]| message.lines().any(|line| line.starts_with(key));
+            Ok((has(b"Loop-Id: "), has(b"Loop-Environment: ")))
+        })?;
+        if looped && environment {
+            return Ok((commit, Some(MadeBy::Candidate)));
+        }
+        let mut files = 0;
+        // The message of a record is verified, but a ledger need not be to be kept out of the way.
+        self.each_entry(commit.tree, |name, _| {
+            files += usize::from(matches!(
+                name.as_bytes(),
+                b"contract.json" | b"record.json" | b".loop_state.json"
+            ));
+        })?;
+        Ok((commit, (files == 3).then_some(MadeBy::Record)))
     }
 
     /// Reads the parent of `child`, and says so if the history is cut off between the two.
@@ -214,10 +264,16 @@ impl Objects {
     /// The entries of a tree by name.
     pub fn tree(&self, id: ObjectId) -> Result<BTreeMap<BString, Entry>, Unreadable> {
         let mut entries = BTreeMap::new();
+        let mut twice = None;
         self.each_entry(id, |name, entry| {
-            entries.insert(name.to_owned(), entry);
+            if entries.insert(name.to_owned(), entry).is_some() {
+                twice = Some(name.to_owned());
+            }
         })?;
-        Ok(entries)
+        match twice {
+            Some(name) => Err(named_twice(id, name.as_bstr())),
+            None => Ok(entries),
+        }
     }
 
     fn each_entry(&self, id: ObjectId, mut visit: impl FnMut(&BStr, Entry)) -> Result<(), Unreadable> {
@@ -261,6 +317,11 @@ impl Objects {
         Ok(Some(current).filter(|entry| entry.kind != EntryKind::Tree))
     }
 
+    /// How many bytes an object has.
+    pub fn size(&self, id: ObjectId) -> Result<u64, Unreadable> {
+        Ok(self.header(id)?.ok_or_else(|| self.missing(id))?.size)
+    }
+
     /// The content of a file, or `None` if it is longer than `limit` bytes.
     pub fn blob(&self, id: ObjectId, limit: usize) -> Result<Option<Vec<u8>>, Unreadable> {
         let header = self.header(id)?.ok_or_else(|| self.missing(id))?;
@@ -288,8 +349,19 @@ impl Objects {
     /// The paths of files, symlinks and submodule links that are new or other in `new`. Equal folders are not opened.
     pub fn changed_paths(&self, old: ObjectId, new: ObjectId) -> Result<Vec<BString>, Unreadable> {
         let mut paths = Vec::new();
-        self.changed_below(Some(old), new, BStr::new(""), 0, &mut paths)?;
+        self.each_change(Some(old), new, &mut |path, _| paths.push(path))?;
         Ok(paths)
+    }
+
+    /// Calls `visit` with every file, symlink and submodule link that is new or other in `new`. Equal folders are not
+    /// opened.
+    pub fn each_change(
+        &self,
+        old: Option<ObjectId>,
+        new: ObjectId,
+        visit: &mut dyn FnMut(BString, Entry),
+    ) -> Result<(), Unreadable> {
+        self.changed_below(old, new, BStr::new(""), 0, visit)
     }
 
     fn changed_below(
@@ -298,7 +370,7 @@ impl Objects {
         new: ObjectId,
         at: &BStr,
         depth: usize,
-        paths: &mut Vec<BString>,
+        visit: &mut dyn FnMut(BString, Entry),
     ) -> Result<(), Unreadable> {
         if old == Some(new) {
             return Ok(());
@@ -319,9 +391,9 @@ impl Objects {
             path.extend_from_slice(&name);
             if entry.kind == EntryKind::Tree {
                 let other = other.filter(|other| other.kind == EntryKind::Tree).map(|other| other.id);
-                self.changed_below(other, entry.id, path.as_bstr(), depth + 1, paths)?;
+                self.changed_below(other, entry.id, path.as_bstr(), depth + 1, visit)?;
             } else {
-                paths.push(path);
+                visit(path, entry);
             }
         }
         Ok(())
@@ -410,11 +482,17 @@ impl PathSet {
         tree: ObjectId,
     ) -> Result<BTreeMap<BString, (&Self, Entry)>, Unreadable> {
         let mut found = BTreeMap::new();
+        let mut twice = None;
         objects.each_entry(tree, |name, entry| {
-            if let Some((name, child)) = self.children.get_key_value(name) {
-                found.insert(name.clone(), (child, entry));
+            if let Some((name, child)) = self.children.get_key_value(name)
+                && found.insert(name.clone(), (child, entry)).is_some()
+            {
+                twice = Some(name.clone());
             }
         })?;
-        Ok(found)
+        match twice {
+            Some(name) => Err(named_twice(tree, name.as_bstr())),
+            None => Ok(found),
+        }
     }
 }

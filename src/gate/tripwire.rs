@@ -17,7 +17,11 @@
 //! no change that another parent brought: all that the merged sides bring is either judged in the same push or was on
 //! the other side before. So a merge cannot hide anything, and content that the other side has is nobody's fault.
 //!
-//! It does not catch an edited copy, a copy under another path, or half of a file's change.
+//! Content of at least [`TELLING`] bytes is found at any other path, too: a file that was renamed on the way, or a tree
+//! that was put into a folder of its own. Shorter files are the same in many places by chance. What a parent of
+//! the commit already has, anywhere, is not new there.
+//!
+//! It does not catch an edited copy, a short copy under another path, or half of a file's change.
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::{BTreeSet, HashMap, HashSet};
@@ -29,6 +33,9 @@ use gix::bstr::{BStr, BString, ByteSlice};
 use super::change::{ChangeId, MAX_TEXT, change_id};
 use super::commits::{brought, merge_bases};
 use super::objects::{Entry, EntryKind, Objects, PathSet, Unreadable};
+
+/// From how many bytes on content is told by itself, wherever it stands.
+pub const TELLING: u64 = 64;
 
 /// What the gate has to know of a loop.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -111,6 +118,7 @@ pub struct Tripwire<'a> {
     at: RefCell<HashMap<BString, Rc<AtPath>>>,
     base_content: RefCell<HashMap<ObjectId, Rc<HashSet<ObjectId>>>>,
     promoted_chains: OnceCell<Vec<Vec<ObjectId>>>,
+    telling: OnceCell<HashMap<ObjectId, Mark>>,
     change_ids: RefCell<ChangeIds>,
 }
 
@@ -166,6 +174,7 @@ impl<'a> Tripwire<'a> {
             at: RefCell::default(),
             base_content: RefCell::default(),
             promoted_chains: OnceCell::new(),
+            telling: OnceCell::new(),
             change_ids: RefCell::default(),
         })
     }
@@ -213,7 +222,76 @@ impl<'a> Tripwire<'a> {
             }
             hits.extend(found.map(|(mark, carries)| self.hit(mark, path, carries)));
         }
+        self.judge_elsewhere(id, commit.tree, &parents, &mut hits)?;
         Ok(hits)
+    }
+
+    /// Finds content at other paths than those where a loop has it.
+    fn judge_elsewhere(
+        &self,
+        id: ObjectId,
+        tree: ObjectId,
+        parents: &[(ObjectId, ObjectId)],
+        hits: &mut Vec<Hit>,
+    ) -> Result<(), Unreadable> {
+        let telling = self.telling()?;
+        if telling.is_empty() {
+            return Ok(());
+        }
+        let mut found = Vec::new();
+        let first = parents.first().map(|(_, tree)| *tree);
+        self.objects.each_change(first, tree, &mut |path, entry| {
+            if let Some(mark) = telling.get(&entry.id) {
+                found.push((path, entry.id, *mark));
+            }
+        })?;
+        found.retain(|(path, ..)| hits.iter().all(|hit| hit.path != *path));
+        for (path, content, mark) in found {
+            let mut has = false;
+            for (_, tree) in parents {
+                has = has || self.base_content(*tree)?.contains(&content);
+            }
+            if !has && let Some(mark) = self.first_later(id, &[mark])? {
+                hits.push(self.hit(mark, path, Carries::Content));
+            }
+        }
+        hits.sort_by(|one, other| one.path.cmp(&other.path));
+        Ok(())
+    }
+
+    /// The content that is told by itself, each with where it was introduced first.
+    fn telling(&self) -> Result<&HashMap<ObjectId, Mark>, Unreadable> {
+        if let Some(telling) = self.telling.get() {
+            return Ok(telling);
+        }
+        let mut telling: HashMap<ObjectId, Mark> = HashMap::new();
+        let mut promoted = HashSet::new();
+        for chain in self.promoted_chains()? {
+            for step in chain.windows(2) {
+                self.objects.each_change(Some(step[0]), step[1], &mut |_, entry| {
+                    promoted.insert(entry.id);
+                })?;
+            }
+        }
+        for (number, open) in self.open.iter().enumerate() {
+            for (candidate, chain) in open.chains.iter().enumerate() {
+                let [.., before, own] = &chain[..] else { continue };
+                let mut introduced = Vec::new();
+                self.objects.each_change(Some(*before), *own, &mut |_, entry| {
+                    // A submodule link is no content.
+                    introduced.extend((entry.kind != EntryKind::Commit).then_some(entry.id));
+                })?;
+                for id in introduced {
+                    if !promoted.contains(&id)
+                        && !self.base_content(open.base_tree)?.contains(&id)
+                        && self.objects.size(id)? >= TELLING
+                    {
+                        telling.entry(id).or_insert((number, candidate));
+                    }
+                }
+            }
+        }
+        Ok(self.telling.get_or_init(|| telling))
     }
 
     /// What a bare tree or blob carries, as a tag can name one. Its paths are unknown, so only objects are compared.

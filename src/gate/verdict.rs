@@ -16,6 +16,12 @@ pub struct Verdict {
     pub updates: usize,
     /// How many commits they bring, each counted once.
     pub commits: usize,
+    /// How many of the updates are refs of loops, which the rules of ledgers are for.
+    pub loop_refs: usize,
+    /// The unpromoted `lasting_code` loops whose content was looked for.
+    pub watched: Vec<String>,
+    /// How many ledgers there are in this repository, of loops of any class.
+    pub ledgers: usize,
     /// Why the push is refused; empty if it may pass.
     pub refusals: Vec<Refusal>,
     /// What a reader should know, although nothing is refused for it.
@@ -52,6 +58,8 @@ pub enum Code {
     UnpromotedChange,
     /// A rule for the refs of loops is broken.
     LedgerRule,
+    /// A ref that only the receiving side itself may write.
+    ProtectedRef,
     /// Something that is needed cannot be read.
     CannotJudge,
 }

@@ -7,11 +7,13 @@
 //! | `names` | the one constructor of every ref name of a loop |
 //! | `refs`, `transaction`, `reflock` | reading refs, and changing several at once by compare-and-swap |
 //! | `objects`, `loose`, `tree` | objects whose hash is checked; small loose ones; building and editing trees |
+//! | `bounds` | how much of an object is read into memory |
 //! | `notes` | receipts as git notes |
 //! | `short` | short forms of what the rest of the house does all the time |
 //! | `lock` | one runner per loop and machine |
 //! | `command`, `remote` | the only place that starts git, and what it is needed for |
 
+pub(crate) mod bounds;
 mod command;
 mod config;
 mod config_env;
@@ -32,6 +34,7 @@ pub(crate) mod testing;
 mod transaction;
 mod tree;
 
+pub use bounds::Bound;
 pub use command::{CommandError, GitCommand, GitOutput, GitProgram, GitVersion, MINIMUM_VERSION};
 pub use config::{Config, ConfigEntry, ConfigError, Scope};
 pub use lock::{Holder, LockError, LoopLock, WorktreesLock};

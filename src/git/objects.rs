@@ -13,6 +13,7 @@ use gix::objs::{Find, Kind};
 use gix::prelude::HeaderExt;
 
 use super::Repo;
+use super::bounds::{self, Bound};
 use super::loose;
 use super::transaction::sync_folder;
 
@@ -54,6 +55,22 @@ pub enum ObjectError {
         /// What it should be.
         wanted: Kind,
     },
+    /// It is larger than what stands in its place ever is.
+    #[error("{} {id} has {size} bytes, more than the {} that are read of one", bound.what, bound.bytes)]
+    TooLarge {
+        /// The object.
+        id: ObjectId,
+        /// What it stands for, and how large that may be.
+        bound: Bound,
+        /// How large it says it is.
+        size: u64,
+    },
+    /// It is small and packed as a difference to something giant.
+    #[error("object {id} cannot be decoded within {} MiB: it is packed as a delta of something giant", bounds::DECODING >> 20)]
+    GiantBase {
+        /// The object.
+        id: ObjectId,
+    },
     /// It cannot be hashed or written.
     #[error("cannot write a {kind}")]
     Write {
@@ -86,6 +103,12 @@ impl From<ObjectError> for crate::error::Error {
                 .hint("see what else is corrupt: git fsck")
                 .hint("take the object from another clone of this repository"),
             ObjectError::WrongKind { .. } => Self::workspace(message).hint("look at it: git cat-file -p ID"),
+            ObjectError::TooLarge { id, .. } => Self::workspace(message).hint(format!(
+                "see how large it is: git cat-file -s {id}; it was made by something else than git-loop"
+            )),
+            ObjectError::GiantBase { .. } => {
+                Self::workspace(message).hint("if you trust where it comes from: git repack -adf")
+            }
             ObjectError::Write { source, .. } => Self::workspace(message)
                 .caused_by(source)
                 .hint("check the free space and who may write there"),
@@ -172,52 +195,83 @@ impl Repo {
     }
 
     /// Reads an object and hashes it again. An object whose content is not what its id says is an error that names
-    /// it, as is one that is missing.
+    /// it, as is one that is missing, or larger than [`Bound::of`] its kind.
     pub fn read_verified(&self, id: ObjectId) -> Result<(Kind, Vec<u8>), ObjectError> {
-        let mut bytes = Vec::new();
-        let corrupt = |problem: String| ObjectError::Corrupt { id, problem };
-        let kind = match self.try_find(&id, &mut bytes) {
-            Ok(Some(data)) => data.kind,
-            Ok(None) => return Err(self.missing(id)),
-            Err(error) => return Err(corrupt(error.to_string())),
-        };
-        let hash = |kind, bytes: &[u8]| {
-            gix::objs::compute_hash(self.hash_kind(), kind, bytes).map_err(|error| corrupt(error.to_string()))
-        };
-        let actual = hash(kind, &bytes)?;
-        if actual == id {
-            return Ok((kind, bytes));
-        }
-        // A bad loose file may lie over a good pack.
-        if let Ok(Some(kind)) = self.find_with_gix(&id, &mut bytes)
-            && hash(kind, &bytes)? == id
-        {
-            return Ok((kind, bytes));
-        }
-        Err(corrupt(format!("its content has the id {actual}")))
+        self.read_within(id, Bound::of)
     }
 
     /// [`Repo::read_verified`] for an object that has to be of one kind.
     pub fn read_kind(&self, id: ObjectId, wanted: Kind) -> Result<Vec<u8>, ObjectError> {
-        match self.read_verified(id)? {
+        self.read_at_most(id, wanted, Bound::of(wanted))
+    }
+
+    /// [`Repo::read_kind`] with another bound. The size that the header claims is looked at before anything is read.
+    pub fn read_at_most(&self, id: ObjectId, wanted: Kind, bound: Bound) -> Result<Vec<u8>, ObjectError> {
+        let of = |found: Kind| if found == wanted { bound } else { Bound::of(found) };
+        match self.read_within(id, of)? {
             (found, bytes) if found == wanted => Ok(bytes),
             (found, _) => Err(ObjectError::WrongKind { id, found, wanted }),
         }
     }
 
-    /// Finds an object anywhere, in packs first.
-    fn find_with_gix(&self, id: &gix::oid, buffer: &mut Vec<u8>) -> gix::Result<Option<Kind>> {
-        let found = self.gix().objects.try_find(id, buffer).map(|found| found.map(|data| data.kind));
+    fn read_within(
+        &self,
+        id: ObjectId,
+        bound: impl Fn(Kind) -> Bound,
+    ) -> Result<(Kind, Vec<u8>), ObjectError> {
+        // As for gix and git, the empty tree exists everywhere, also where nobody wrote it.
+        if id == ObjectId::empty_tree(self.hash_kind()) {
+            return Ok((Kind::Tree, Vec::new()));
+        }
+        let within = |kind: Kind, size: u64| {
+            let bound = bound(kind);
+            if size > bound.bytes { Err(ObjectError::TooLarge { id, bound, size }) } else { Ok(()) }
+        };
+        let corrupt = |problem: String| ObjectError::Corrupt { id, problem };
+        let hash = |kind, bytes: &[u8]| {
+            gix::objs::compute_hash(self.hash_kind(), kind, bytes).map_err(|error| corrupt(error.to_string()))
+        };
+        let mut bytes = Vec::new();
+        // What is read here is small, whatever it says.
+        let mut found = None;
+        if let Some(kind) = loose::read(self.gix().objects.store_ref().path(), &id, &mut bytes) {
+            let actual = hash(kind, &bytes)?;
+            if actual == id {
+                within(kind, bytes.len() as u64)?;
+                return Ok((kind, bytes));
+            }
+            // A bad loose file may lie over a good pack.
+            found = Some(actual);
+        }
+        let bad = |actual: ObjectId| corrupt(format!("its content has the id {actual}"));
+        let (kind, size) = self.object_header(id)?;
+        within(kind, size)?;
+        let kind = match self.find_bounded(&id, &mut bytes) {
+            Ok(Some(kind)) => kind,
+            Ok(None) => return Err(found.map_or_else(|| self.missing(id), bad)),
+            Err(error) if error.is_resource_exhausted() => return Err(ObjectError::GiantBase { id }),
+            Err(error) => return Err(found.map_or_else(|| corrupt(error.to_string()), bad)),
+        };
+        let actual = hash(kind, &bytes)?;
+        if actual == id { Ok((kind, bytes)) } else { Err(bad(actual)) }
+    }
+
+    /// Finds an object anywhere, in packs first, in a store whose buffers are bounded: the bases of a delta have no header that
+    /// is looked at before.
+    fn find_bounded(&self, id: &gix::oid, buffer: &mut Vec<u8>) -> gix::Result<Option<Kind>> {
+        let store = match self.bounded.get() {
+            Some(store) => store,
+            None => {
+                let objects = self.gix().objects.store_ref().path();
+                let store = bounds::open_store(objects, self.hash_kind()).map_err(gix::Error::from_error)?;
+                self.bounded.get_or_init(|| store)
+            }
+        };
+        let found = store.try_find(id, buffer).map(|found| found.map(|data| data.kind));
         match (found, self.incoming()) {
             (Ok(Some(kind)), _) => Ok(Some(kind)),
-            // As for gix and git, the empty tree exists everywhere, also where nobody wrote it.
-            (Ok(None), _) if id == ObjectId::empty_tree(self.hash_kind()) => {
-                buffer.clear();
-                Ok(Some(Kind::Tree))
-            }
             (_, Some(store)) => Ok(store.try_find(id, buffer)?.map(|data| data.kind)),
-            (Ok(None), None) => Ok(None),
-            (Err(error), None) => Err(error),
+            (found, None) => found,
         }
     }
 
@@ -228,20 +282,6 @@ impl Repo {
     /// Where an object is, if it is loose.
     fn loose_path(&self, id: ObjectId) -> PathBuf {
         loose::path(&self.common_dir().join("objects"), &id)
-    }
-}
-
-impl Find for Repo {
-    fn try_find<'a>(
-        &self,
-        id: &gix::oid,
-        buffer: &'a mut Vec<u8>,
-    ) -> gix::Result<Option<gix::objs::Data<'a>>> {
-        if let Some(kind) = loose::read(self.gix().objects.store_ref().path(), id, buffer) {
-            return Ok(Some(gix::objs::Data::new(buffer, kind, self.hash_kind())));
-        }
-        let found = self.find_with_gix(id, buffer)?;
-        Ok(found.map(|kind| gix::objs::Data::new(buffer, kind, self.hash_kind())))
     }
 }
 
@@ -329,6 +369,123 @@ mod tests {
         repo.git(["config", "extensions.partialClone", "origin"]);
         let error = crate::error::Error::from(repo.open().read_verified(absent).unwrap_err());
         assert_eq!(error.hints(), ["fetch everything: git fetch --refetch --no-filter"]);
+    }
+
+    /// Puts a loose object in place that says of itself to be much larger than it is: nobody should look further.
+    fn claim(open: &Repo, id: ObjectId, kind: &str, size: u64) {
+        let path = open.loose_path(id);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let mut stream = Vec::new();
+        loose::put_stored(&mut stream, format!("{kind} {size}\0and so on").as_bytes());
+        std::fs::write(path, stream).unwrap();
+    }
+
+    #[test]
+    fn what_says_that_it_is_too_large_is_not_read() {
+        let repo = TestRepo::new();
+        let open = repo.open();
+        let giant = 2 << 30;
+        for (nibble, kind) in [("1", Kind::Blob), ("2", Kind::Tree), ("3", Kind::Commit), ("4", Kind::Tag)] {
+            let id = ObjectId::from_hex(nibble.repeat(40).as_bytes()).unwrap();
+            claim(&open, id, &kind.to_string(), giant);
+            let error = open.read_verified(id).unwrap_err();
+            let bound = Bound::of(kind).bytes;
+            assert_eq!(
+                error.to_string(),
+                format!("{kind} {id} has {giant} bytes, more than the {bound} that are read of one")
+            );
+            assert!(matches!(open.read_kind(id, kind), Err(ObjectError::TooLarge { .. })));
+        }
+        let blob = open.write_raw(Kind::Blob, &[b'x'; 101], Durability::Fast).unwrap();
+        let bound = |bytes| Bound { what: "sample", bytes };
+        assert_eq!(open.read_at_most(blob, Kind::Blob, bound(101)).unwrap().len(), 101);
+        let error = open.read_at_most(blob, Kind::Blob, bound(100)).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            format!("sample {blob} has 101 bytes, more than the 100 that are read of one")
+        );
+    }
+
+    /// A varint as in the header of a delta: seven bits a byte, the low ones first.
+    fn varint(mut value: usize) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        while value > 0x7f {
+            bytes.push(u8::try_from(value & 0x7f).unwrap() | 0x80);
+            value >>= 7;
+        }
+        bytes.push(u8::try_from(value).unwrap());
+        bytes
+    }
+
+    /// An entry of a pack (`gitformat-pack`): type and size, what comes before the data, and the data.
+    fn packed(kind: u8, before: &[u8], data: &[u8]) -> Vec<u8> {
+        let mut size = data.len();
+        let mut entry = vec![kind << 4 | u8::try_from(size & 15).unwrap()];
+        size >>= 4;
+        while size > 0 {
+            *entry.last_mut().unwrap() |= 0x80;
+            entry.push(u8::try_from(size & 0x7f).unwrap());
+            size >>= 7;
+        }
+        entry.extend_from_slice(before);
+        loose::put_stored(&mut entry, data);
+        entry
+    }
+
+    /// How far back a base is, as in an entry of a pack: seven bits a byte, the high ones first, each byte but the last one more.
+    fn offset(mut back: usize) -> Vec<u8> {
+        let mut bytes = vec![u8::try_from(back & 0x7f).unwrap()];
+        while back > 0x7f {
+            back = (back >> 7) - 1;
+            bytes.push(u8::try_from(back & 0x7f).unwrap() | 0x80);
+        }
+        bytes.reverse();
+        bytes
+    }
+
+    /// A delta that makes `times` copies of the first `length` bytes of a base of `base` bytes.
+    fn copies(base: usize, length: u32, times: usize) -> Vec<u8> {
+        let mut delta = varint(base);
+        delta.extend(varint(length as usize * times));
+        for _ in 0..times {
+            let [a, b, c, _] = length.to_le_bytes();
+            delta.extend([0b1111_0000, a, b, c]);
+        }
+        delta
+    }
+
+    /// A few kilobytes of a pack in which each object is sixteen times the one before, and the last one small again.
+    #[test]
+    fn a_small_delta_of_a_giant_base_is_not_decoded() {
+        let repo = TestRepo::new();
+        let zeros = vec![0_u8; 1 << 16];
+        let id = |bytes: &[u8]| gix::objs::compute_hash(gix::hash::Kind::Sha1, Kind::Blob, bytes).unwrap();
+        let (first, second, third) = (1 << 20, 1 << 24, 9 * 0xff_ffff);
+        let mut entries = vec![packed(3, &[], &zeros)];
+        let deltas =
+            [(zeros.len(), 1 << 16, 16), (first, 1 << 20, 16), (second, 0xff_ffff, 9), (third, 10, 1)];
+        for (base, length, times) in deltas {
+            let back = offset(entries.last().unwrap().len());
+            entries.push(packed(6, &back, &copies(base, length, times)));
+        }
+        let mut pack = b"PACK\0\0\0\x02\0\0\0\x05".to_vec();
+        pack.extend(entries.concat());
+        let mut hasher = gix::hash::hasher(gix::hash::Kind::Sha1);
+        hasher.update(&pack);
+        pack.extend_from_slice(hasher.try_finalize().unwrap().as_slice());
+        repo.git_with_input(["index-pack", "--stdin"], &pack);
+
+        let open = repo.open();
+        // The third one is not asked for by its id: to hash it would take longer than all the rest.
+        assert_eq!(open.read_kind(id(&vec![0; first]), Kind::Blob).unwrap().len(), first);
+        let last = id(&[0; 10]);
+        assert_eq!(open.object_header(last).unwrap(), (Kind::Blob, 10));
+        assert_eq!(
+            open.read_kind(last, Kind::Blob).unwrap_err().to_string(),
+            format!(
+                "object {last} cannot be decoded within 256 MiB: it is packed as a delta of something giant"
+            )
+        );
     }
 
     #[test]

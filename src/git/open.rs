@@ -1,5 +1,6 @@
 //! Opening a repository, or saying clearly why not.
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,14 @@ pub enum RepoError {
     NotARepository {
         /// Where the search began.
         dir: PathBuf,
+    },
+    /// There is no such folder to begin in.
+    #[error("{} {}", dir.display(), if *is_file { "is a file, not a folder" } else { "does not exist" })]
+    NoFolder {
+        /// Where the search should have begun.
+        dir: PathBuf,
+        /// Whether something else is there.
+        is_file: bool,
     },
     /// `GIT_DIR` names something else.
     #[error("GIT_DIR names {}, which {problem}", path.display())]
@@ -117,6 +126,9 @@ impl From<RepoError> for crate::error::Error {
             RepoError::NotARepository { .. } => {
                 "run it in a repository, name one with -C DIR, or make one: git init".into()
             }
+            RepoError::NoFolder { .. } => {
+                "name a folder in the work tree: -C DIR; it is relative to the folder you are in".into()
+            }
             RepoError::GitDirVariable { .. } => {
                 "unset GIT_DIR, or let it name the '.git' folder of a repository".into()
             }
@@ -176,6 +188,8 @@ pub struct Repo {
     worktree_root: Option<PathBuf>,
     /// `GIT_OBJECT_DIRECTORY`: inside a `pre-receive` hook the quarantine with what is being pushed.
     incoming: Option<gix::odb::Handle>,
+    /// The objects once more, for reading what others wrote.
+    pub(super) bounded: OnceCell<gix::odb::Handle>,
     git: Arc<OnceLock<GitProgram>>,
     /// Objects known to be on the disk, so that a blob that is in every record is synced once.
     pub(super) synced: Arc<Mutex<HashSet<ObjectId>>>,
@@ -201,6 +215,13 @@ impl Repo {
             }
         }
         let dir = host.absolute(dir);
+        match dir.metadata() {
+            Ok(meta) if !meta.is_dir() => return Err(RepoError::NoFolder { dir, is_file: true }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(RepoError::NoFolder { dir, is_file: false });
+            }
+            _ => {}
+        }
         let found = discover::find(&dir, host)?;
         let git_dir = found.git_dir.clone();
         let common_dir = discover::common_dir(&git_dir)
@@ -240,7 +261,7 @@ impl Repo {
             .map(|path| dir.join(path))
             .filter(|path| !same_folder(path, &common_dir.join("objects")))
             .map(|path| {
-                gix::odb::at(path.clone(), repository.object_hash())
+                super::bounds::open_store(&path, repository.object_hash())
                     .map_err(|source| RepoError::Io { path, source })
             })
             .transpose()?;
@@ -252,6 +273,7 @@ impl Repo {
             common_dir,
             worktree_root,
             incoming,
+            bounded: OnceCell::new(),
             git: Arc::default(),
             synced: Arc::default(),
         })

@@ -178,6 +178,9 @@ pub(super) enum Loose {
     Symbolic(BString),
 }
 
+/// Where a ref is, or what is wrong with it.
+pub type Target = Result<ObjectId, RefError>;
+
 /// Git follows symbolic refs this far.
 const MAX_SYMBOLIC: usize = 5;
 
@@ -204,16 +207,24 @@ impl Repo {
         Err(RefError::Symbolic { name })
     }
 
-    /// Every ref below `prefix` (`refs/loops/`) and where it is, by name.
+    /// Every ref below `prefix` (`refs/loops/`) and where it is, by name. One that is damaged or symbolic is an error: nothing is
+    /// skipped in silence.
     pub fn list_refs(&self, prefix: &str) -> Result<Vec<(FullName, ObjectId)>, RefError> {
-        let mut found = BTreeMap::new();
+        let each = self.list_each_ref(prefix)?;
+        each.into_iter().map(|(name, target)| Ok((name, target?))).collect()
+    }
+
+    /// The same, with what is wrong with a ref in the place of where it is, so that one bad ref does not hide the others.
+    pub fn list_each_ref(&self, prefix: &str) -> Result<Vec<(FullName, Target)>, RefError> {
         // Packed ones first: what is in a file of its own is newer. And read after the files: a ref that is being
         // packed in between is in one of the two, whatever the order of events.
         let mut loose = BTreeMap::new();
         self.walk_loose(prefix, &mut loose)?;
-        if let Some(packed) = self.packed_refs()? {
-            packed.collect(prefix, &mut found)?;
+        let mut packed = BTreeMap::new();
+        if let Some(refs) = self.packed_refs()? {
+            refs.collect(prefix, &mut packed)?;
         }
+        let mut found: BTreeMap<_, _> = packed.into_iter().map(|(name, id)| (name, Ok(id))).collect();
         found.extend(loose);
         Ok(found.into_iter().collect())
     }
@@ -253,7 +264,7 @@ impl Repo {
         }
     }
 
-    fn walk_loose(&self, prefix: &str, found: &mut BTreeMap<FullName, ObjectId>) -> Result<(), RefError> {
+    fn walk_loose(&self, prefix: &str, found: &mut BTreeMap<FullName, Target>) -> Result<(), RefError> {
         let mut pending = vec![prefix.trim_end_matches('/').to_owned()];
         while let Some(dir_name) = pending.pop() {
             let dir = self.common_dir().join(&dir_name);
@@ -274,13 +285,13 @@ impl Repo {
                 }
                 // Locks and other files that cannot be refs.
                 let Ok(name) = FullName::try_from(name) else { continue };
-                match self.read_loose(name.as_ref())? {
-                    Some(Loose::Id(id)) => {
-                        found.insert(name, id);
-                    }
-                    Some(Loose::Symbolic(_)) => return Err(RefError::Symbolic { name }),
-                    None => {}
-                }
+                let target = match self.read_loose(name.as_ref()) {
+                    Ok(Some(Loose::Id(id))) => Ok(id),
+                    Ok(Some(Loose::Symbolic(_))) => Err(RefError::Symbolic { name: name.clone() }),
+                    Ok(None) => continue,
+                    Err(error) => Err(error),
+                };
+                found.insert(name, target);
             }
         }
         Ok(())

@@ -13,6 +13,7 @@ use gix::objs::Kind;
 use gix::objs::tree::{EntryKind, name_order};
 
 use super::Repo;
+use super::bounds::Bound;
 use super::objects::{Durability, ObjectError};
 
 /// What went wrong with a tree.
@@ -206,12 +207,16 @@ fn serialize(entries: &mut [TreeEntry]) -> Vec<u8> {
 impl Repo {
     /// The entries of one tree. Old repositories have modes that git no longer writes; they are read as git does.
     pub fn read_tree(&self, id: ObjectId) -> Result<Vec<TreeEntry>, TreeError> {
-        self.read_tree_with(id, Modes::Historic)
+        self.read_tree_with(id, Modes::Historic, Bound::of(Kind::Tree))
     }
 
-    /// The entries of one tree, with the choice of what modes it may have.
-    pub fn read_tree_with(&self, id: ObjectId, modes: Modes) -> Result<Vec<TreeEntry>, TreeError> {
-        let bytes = self.read_kind(id, Kind::Tree)?;
+    /// The entries of a tree of a record, which has no other modes than git writes and not many entries.
+    pub fn read_record_tree(&self, id: ObjectId) -> Result<Vec<TreeEntry>, TreeError> {
+        self.read_tree_with(id, Modes::Strict, Bound::RECORD_TREE)
+    }
+
+    fn read_tree_with(&self, id: ObjectId, modes: Modes, bound: Bound) -> Result<Vec<TreeEntry>, TreeError> {
+        let bytes = self.read_at_most(id, Kind::Tree, bound)?;
         parse_tree(&bytes, self.hash_kind(), modes).map_err(|problem| TreeError::Malformed { id, problem })
     }
 

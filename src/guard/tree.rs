@@ -278,6 +278,11 @@ impl Trees for gix::Repository {
         {
             return Ok(data);
         }
+        let size = self.find_header(id.to_owned()).map_err(|error| fault(error.to_string()))?.size();
+        let bound = crate::git::Bound::of(gix::objs::Kind::Tree).bytes;
+        if size > bound {
+            return Err(fault(format!("it has {size} bytes, more than the {bound} that are read of one")));
+        }
         let mut object = self.find_object(id.to_owned()).map_err(|error| fault(error.to_string()))?;
         if object.kind != gix::objs::Kind::Tree {
             return Err(fault(format!("it is a {}", object.kind)));

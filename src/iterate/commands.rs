@@ -606,7 +606,13 @@ pub(super) fn argv(
         return Ok(argv);
     }
     let Some(path) = shell::resolve_program(&program, dirs, place) else {
-        let shown: Vec<String> = dirs.iter().map(|dir| dir.display().to_string()).collect();
+        // A folder may be on PATH and one of a toolchain; it is looked in once.
+        let mut shown: Vec<String> = Vec::new();
+        for dir in dirs.iter().map(|dir| dir.display().to_string()) {
+            if !shown.contains(&dir) {
+                shown.push(dir);
+            }
+        }
         return Err(Error::workspace(format!("the {what}'s program {} is not found", program.display()))
             .hint(format!("looked in {}", shown.join(", ")))
             .hint("install it, or start a loop with its absolute path, its toolchain in sandbox.presets or its folder in sandbox.read_only"));

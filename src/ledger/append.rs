@@ -16,9 +16,7 @@ use super::verify::{Chain, Step, second_parent};
 use crate::at::At;
 use crate::contract::Contract;
 use crate::error::{Error, Result, ResultExt};
-use crate::git::LoopRefs;
-use crate::git::Repo;
-use crate::git::{Expect, RefChange};
+use crate::git::{Bound, Expect, LoopRefs, RefChange, Repo};
 use crate::oid::Oid;
 use crate::render::status::status_md;
 use crate::sign::{CommitObject, Person, attach_signature};
@@ -101,7 +99,7 @@ pub fn draft_contract(
     body: Body,
     now: At,
 ) -> Result<Tip> {
-    let contract_blob = repo.write_blob(&contract.to_bytes())?;
+    let contract_blob = write(repo, &contract.to_bytes(), Bound::CONTRACT)?;
     let record = Record {
         schema: RECORD_SCHEMA.to_owned(),
         kind: body.kind(),
@@ -182,7 +180,7 @@ pub fn draft(
     let mut entries = Vec::with_capacity(evidence.len());
     let mut names = Vec::with_capacity(evidence.len());
     for file in evidence {
-        let id = Oid(repo.write_blob(&file.content)?);
+        let id = Oid(write(repo, &file.content, Bound::EVIDENCE)?);
         entries.push(EvidenceEntry {
             name: file.name.to_owned(),
             id,
@@ -241,11 +239,25 @@ fn tree_files(
 ) -> Result<Files> {
     let status = status_md(contract, record, state);
     Ok(vec![
-        (".loop_state.json".into(), EntryKind::Blob, repo.write_blob(&state.to_bytes())?),
-        ("STATUS.md".into(), EntryKind::Blob, repo.write_blob(status.as_bytes())?),
+        (".loop_state.json".into(), EntryKind::Blob, write(repo, &state.to_bytes(), Bound::STATE)?),
+        ("STATUS.md".into(), EntryKind::Blob, write(repo, status.as_bytes(), Bound::STATUS)?),
         ("contract.json".into(), EntryKind::Blob, contract_blob),
-        ("record.json".into(), EntryKind::Blob, repo.write_blob(&record.to_bytes())?),
+        ("record.json".into(), EntryKind::Blob, write(repo, &record.to_bytes(), Bound::RECORD)?),
     ])
+}
+
+/// Writes a blob of a record, unless it is larger than what anybody would read.
+fn write(repo: &Repo, bytes: &[u8], bound: Bound) -> Result<ObjectId> {
+    if bytes.len() as u64 > bound.bytes {
+        return Err(Error::workspace(format!(
+            "{} would have {} bytes, more than the {} that are read of one",
+            bound.what,
+            bytes.len(),
+            bound.bytes
+        ))
+        .hint("report fewer tests, or with shorter names"));
+    }
+    Ok(repo.write_blob(bytes)?)
 }
 
 fn commit(

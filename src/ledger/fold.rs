@@ -291,8 +291,8 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
         Body::Promotion(body) => {
             expect_awaiting_review(&state, kind)?;
             if contract.class == Class::LastingCode {
-                // Under rules 0 nothing checks the packet and the evidence that lasting code needs.
-                return Err(out_of_place(kind, "rules 0 cannot promote `lasting_code`".to_owned()));
+                // Under rules 1 nothing checks the packet and the evidence that lasting code needs.
+                return Err(out_of_place(kind, "rules 1 cannot promote `lasting_code`".to_owned()));
             }
             expect(kind, "halt", &Some(body.halt), &state.halt)?;
             expect(kind, "candidate", &body.candidate, &state.last_green_commit)?;

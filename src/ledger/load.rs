@@ -5,7 +5,7 @@ use gix::bstr::{BString, ByteSlice};
 use gix::objs::tree::EntryKind;
 
 use super::record::{Kind, Record, RecordError};
-use crate::git::{ObjectError, Repo, TreeEntry, TreeError};
+use crate::git::{Bound, ObjectError, Repo, TreeEntry, TreeError};
 use crate::oid::Oid;
 use crate::sign::{CommitError, SignedCommit, parse_signed};
 
@@ -67,25 +67,24 @@ pub enum LoadError {
 
 /// Reads the record commit `id`.
 pub fn load(repo: &Repo, id: ObjectId) -> Result<Unverified<Loaded>, LoadError> {
-    let raw = repo.read_kind(id, gix::object::Kind::Commit)?;
-    let commit = parse_signed(&raw, repo.hash_kind())?;
+    let commit = signed_commit(repo, id)?;
     let mut contract_blob = None;
     let mut record = None;
     let mut state = None;
     let mut status = false;
     let mut evidence = Vec::new();
     let mut frozen = None;
-    for entry in repo.read_tree(commit.commit.tree)? {
+    for entry in repo.read_record_tree(commit.commit.tree)? {
         match entry.name.as_slice() {
             b"contract.json" => contract_blob = Some(blob(&entry)?),
             b"record.json" => record = Some(blob(&entry)?),
             b".loop_state.json" => state = Some(blob(&entry)?),
             b"STATUS.md" => {
-                repo.read_blob(blob(&entry)?.0)?;
+                read(repo, blob(&entry)?, Bound::STATUS)?;
                 status = true;
             }
             b"evidence" => {
-                for file in repo.read_tree(tree(&entry)?.0)? {
+                for file in repo.read_record_tree(tree(&entry)?.0)? {
                     evidence.push((file.name.clone(), blob(&file)?));
                 }
                 if evidence.is_empty() {
@@ -105,12 +104,28 @@ pub fn load(repo: &Repo, id: ObjectId) -> Result<Unverified<Loaded>, LoadError> 
     Ok(Unverified(Loaded {
         id: Oid(id),
         commit,
-        record: Record::from_bytes(&repo.read_blob(record.0)?)?,
+        record: Record::from_bytes(&read(repo, record, Bound::RECORD)?)?,
         contract_blob,
-        state: repo.read_blob(state.0)?,
+        state: read(repo, state, Bound::STATE)?,
         evidence,
         frozen,
     }))
+}
+
+/// The commit object of a record or a candidate.
+pub(super) fn signed_commit(repo: &Repo, id: ObjectId) -> Result<SignedCommit, LoadError> {
+    let raw = repo.read_at_most(id, gix::object::Kind::Commit, Bound::RECORD_COMMIT)?;
+    Ok(parse_signed(&raw, repo.hash_kind())?)
+}
+
+/// A blob of a record.
+pub(super) fn read(repo: &Repo, blob: Oid, bound: Bound) -> Result<Vec<u8>, ObjectError> {
+    repo.read_at_most(blob.0, gix::object::Kind::Blob, bound)
+}
+
+/// The bytes of `contract.json`.
+pub fn contract_bytes(repo: &Repo, blob: Oid) -> Result<Vec<u8>, ObjectError> {
+    read(repo, blob, Bound::CONTRACT)
 }
 
 /// A record commit of which only the commit object was read: for a walk back along a ledger that is verified already.
@@ -120,8 +135,7 @@ pub struct RecordCommit(SignedCommit);
 impl RecordCommit {
     /// Reads the commit `id`.
     pub fn read(repo: &Repo, id: ObjectId) -> Result<Self, LoadError> {
-        let raw = repo.read_kind(id, gix::object::Kind::Commit)?;
-        Ok(Self(parse_signed(&raw, repo.hash_kind())?))
+        Ok(Self(signed_commit(repo, id)?))
     }
 
     /// The record before it.
@@ -136,11 +150,11 @@ impl RecordCommit {
 
     /// `record.json`, and the tree `evidence/`.
     pub fn record(&self, repo: &Repo) -> Result<(Record, Option<Oid>), LoadError> {
-        let entries = repo.read_tree(self.0.commit.tree)?;
+        let entries = repo.read_record_tree(self.0.commit.tree)?;
         let find = |name: &str| entries.iter().find(|entry| entry.name == name);
         let record = blob(find("record.json").ok_or(LoadError::MissingEntry("record.json"))?)?;
         let evidence = find("evidence").map(tree).transpose()?;
-        Ok((Record::from_known_bytes(&repo.read_blob(record.0)?)?, evidence))
+        Ok((Record::from_known_bytes(&read(repo, record, Bound::RECORD)?)?, evidence))
     }
 }
 

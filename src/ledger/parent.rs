@@ -1,6 +1,6 @@
 //! What a renewed contract says of its parent, compared with the parent's ledger as far as it is here.
 
-use super::load::{LoadError, Loaded, load};
+use super::load::{LoadError, Loaded, contract_bytes, load};
 use super::record::{Kind, Record};
 use super::state::{OpenFinding, Phase, State};
 use super::trust::TrustRoot;
@@ -68,8 +68,7 @@ pub(super) fn check(
         }
     }
     let [root, tip] = <[Loaded; 2]>::try_from(found).expect("two were looked for and none was missing");
-    let bytes = repo
-        .read_blob(root.contract_blob.0)
+    let bytes = contract_bytes(repo, root.contract_blob)
         .map_err(|error| ParentError::Record { id: root.id, why: Box::new(LoadError::from(error).into()) })?;
     let terms = Contract::from_bytes(&bytes)?;
     for loaded in [&root, &tip] {

@@ -2,6 +2,7 @@
 
 use gix::bstr::{BString, ByteSlice};
 
+use super::load::read as read_bounded;
 use super::observe::{Capture, Compared, Observed, Sample, evidence_name, observe};
 use super::outside::{OutsideError, OutsideVerdict, Subject};
 use super::receipt::{
@@ -16,8 +17,8 @@ use crate::check::TestSets;
 use crate::contract::{CommandLine, Contract, Guards, NetworkTerms, PathSets};
 use crate::decide::{Evidence, decide, decides_without_check, remaining, reservation, target_met};
 use crate::escape::escape_path;
-use crate::git::ObjectError;
-use crate::git::{Repo, TreesInMemory};
+use crate::git::{Bound, ObjectError, Repo, TreesInMemory};
+use crate::guard::tree::Mode;
 use crate::guard::{self, DiffError, TreeJudgement};
 use crate::money::MicroUsd;
 use crate::oid::Oid;
@@ -174,6 +175,7 @@ fn iteration(
     if let (Some(candidate), Some(tree)) = (receipt.candidate, receipt.candidate_tree) {
         check_candidate(context, receipt, candidate, tree)?;
         let judged = judge_tree(context.repo, context.guards, receipt.base, tree)?;
+        only_modes_that_git_writes(candidate, &judged)?;
         let guards = guards_receipt(&judged, &receipt.guards.tampered, &receipt.guards.left_out);
         same("guards", &receipt.guards, &guards)?;
         same("changes", &receipt.changes, &changes_receipt(&judged))?;
@@ -199,6 +201,21 @@ fn iteration(
     let decision = decide(contract, context.before, &derived);
     same("decision", &receipt.decision, &decision)?;
     Ok(derived)
+}
+
+/// What old repositories have is kept; nothing new is made in another way than git makes it.
+fn only_modes_that_git_writes(candidate: Oid, judged: &TreeJudgement) -> Result<(), RederiveError> {
+    let old = |side: Option<(Mode, _)>| side.is_some_and(|(mode, _)| mode == Mode::GroupFile);
+    match judged.changes.iter().find(|change| old(change.new) && !old(change.old)) {
+        None => Ok(()),
+        Some(change) => Err(RederiveError::Candidate {
+            candidate,
+            why: format!(
+                "{} has the mode 100664, which git does not write",
+                escape_path(change.path.as_bstr())
+            ),
+        }),
+    }
 }
 
 /// Whether what a receipt says of its runs fits the contract and itself. That it was so is the runner's word; that it
@@ -373,7 +390,7 @@ fn outside_verdict(
 ) -> Result<(), RederiveError> {
     let read = |name: &'static str| -> Result<Vec<u8>, RederiveError> {
         let kept = evidence.iter().find(|(entry, _)| entry == name).ok_or(RederiveError::NoEvidence(name))?;
-        Ok(context.repo.read_blob(kept.1.0)?)
+        Ok(read_bounded(context.repo, kept.1, Bound::REPORT)?)
     };
     let (bytes, signature) = (read("report")?, read("report.sig")?);
     let subject = Subject {
@@ -412,16 +429,17 @@ fn check_again(
                 let kept =
                     find(&evidence_name("report", number)).ok_or(RederiveError::NoEvidence("report"))?;
                 same("check.report", &named, &kept)?;
-                Some(context.repo.read_blob(kept.0)?)
+                Some(read_bounded(context.repo, kept, Bound::REPORT)?)
             }
             None => None,
         };
         same("check.no_report", &no_report.is_some(), &report.is_none())?;
-        let kept = |name: &str| match find(&evidence_name(name, number)) {
-            Some(id) => context.repo.read_blob(id.0).map(Some),
+        let kept = |name: &str, bound: Bound| match find(&evidence_name(name, number)) {
+            Some(id) => read_bounded(context.repo, id, bound).map(Some),
             None => Ok(None),
         };
-        let (metric_source, verdict) = (kept("metric-source")?, kept("verdict")?);
+        let metric_source = kept("metric-source", Bound::METRIC_SOURCE)?;
+        let verdict = kept("verdict", Bound::REPORT)?;
         Ok(Sample { run: run.clone(), capture: Capture { report, metric_source, verdict, no_report } })
     };
     let samples: Vec<Sample> = if check.runs.is_empty() {
@@ -465,7 +483,7 @@ fn check_again(
 /// The lists of tests that `blob` holds.
 pub fn tests(context: &Context<'_>, blob: Option<Oid>) -> Result<Option<TestSets>, RederiveError> {
     let Some(id) = blob else { return Ok(None) };
-    let bytes = context.repo.read_blob(id.0)?;
+    let bytes = read_bounded(context.repo, id, Bound::TESTS)?;
     crate::canonical::read_canonical(&bytes)
         .map(Some)
         .map_err(|error| RederiveError::Tests(id, error.to_string()))
@@ -478,7 +496,7 @@ fn check_candidate(
     tree: Oid,
 ) -> Result<(), RederiveError> {
     let wrong = |why: String| RederiveError::Candidate { candidate, why };
-    let raw = context.repo.read_kind(candidate.0, gix::object::Kind::Commit)?;
+    let raw = context.repo.read_at_most(candidate.0, gix::object::Kind::Commit, Bound::RECORD_COMMIT)?;
     let signed = parse_signed(&raw, context.repo.hash_kind())?;
     if signed.commit.tree != tree.0 {
         return Err(wrong(format!("its tree is {}, the receipt names {tree}", signed.commit.tree)));

@@ -8,8 +8,8 @@ use super::receipt::{
     SandboxReceipt,
 };
 use super::record::{
-    Actor, BaselineBody, Body, CheckpointBody, HaltBody, HaltedBy, IterationBody, PromotionBody,
-    RECORD_SCHEMA, Record, Remaining, ResumeBody, ReviewBody, Role, Status, Verdict,
+    Actor, BaselineBody, Body, CheckpointBody, FindingAction, FindingBody, HaltBody, HaltedBy, IterationBody,
+    PromotionBody, RECORD_SCHEMA, Record, Remaining, ResumeBody, ReviewBody, Role, Severity, Status, Verdict,
 };
 use super::state::{Phase, State};
 use crate::at::At;
@@ -25,25 +25,27 @@ use crate::oid::Oid;
 enum Next {
     Baseline(u8),
     Checkpoint,
-    Iteration { metric: u8, cost: u32, abandoned: bool },
+    Iteration { failing: u8, cost: u32, abandoned: bool },
     Halt(HaltedBy),
     Resume,
     Review { who: bool, approve: bool },
     Promotion,
+    Finding { block: bool, resolve: bool },
 }
 
 fn any_next() -> impl Strategy<Value = Next> {
     prop_oneof![
-        1 => (0_u8..5).prop_map(Next::Baseline),
+        1 => (0_u8..16).prop_map(Next::Baseline),
         4 => Just(Next::Checkpoint),
-        4 => (0_u8..5, 0_u32..300_000, prop::bool::weighted(0.1))
-            .prop_map(|(metric, cost, abandoned)| Next::Iteration { metric, cost, abandoned }),
+        4 => (0_u8..16, 0_u32..300_000, prop::bool::weighted(0.1))
+            .prop_map(|(failing, cost, abandoned)| Next::Iteration { failing, cost, abandoned }),
         1 => prop_oneof![
             Just(HaltedBy::Baseline), Just(HaltedBy::Decision), Just(HaltedBy::Limit), Just(HaltedBy::Operator)
         ].prop_map(Next::Halt),
         1 => Just(Next::Resume),
         1 => any::<(bool, bool)>().prop_map(|(who, approve)| Next::Review { who, approve }),
         1 => Just(Next::Promotion),
+        1 => (prop::bool::weighted(0.3), any::<bool>()).prop_map(|(block, resolve)| Next::Finding { block, resolve }),
     ]
 }
 
@@ -51,7 +53,13 @@ fn id(number: u64) -> Oid {
     format!("{number:040x}").parse().expect("40 digits")
 }
 
-fn check(metric: u8) -> CheckReceipt {
+/// The names of the tests whose bits are set.
+fn names(failing: u8) -> Vec<String> {
+    (0..4).filter(|bit| failing & (1 << bit) != 0).map(|bit: u8| bit.to_string()).collect()
+}
+
+fn check(failing: u8) -> CheckReceipt {
+    let metric = failing.count_ones();
     CheckReceipt {
         tree: id(1),
         run: RunReceipt {
@@ -71,7 +79,7 @@ fn check(metric: u8) -> CheckReceipt {
         flaky: false,
         partial: false,
         counts: None,
-        failures: Some((0..metric).map(|number| number.to_string()).collect()),
+        failures: Some(names(failing)),
         collected: None,
         tests: None,
         lost: Vec::new(),
@@ -84,19 +92,21 @@ fn check(metric: u8) -> CheckReceipt {
 fn decision(
     contract: &Contract,
     state: &State,
-    metric: u8,
+    failing: u8,
     cost: u32,
     abandoned: bool,
     elapsed: u64,
 ) -> Decision {
+    let metric = failing.count_ones();
     let evidence = Evidence {
         check: Some(crate::decide::CheckEvidence {
             metric: Some(f64::from(metric)),
             passing: metric == 0,
-            failing: Some((0..metric).map(|number| number.to_string()).collect()),
+            failing: Some(names(failing)),
             ..Default::default()
         }),
         usd: Some(MicroUsd::from_micros(u64::from(cost))),
+        cost_known: true,
         elapsed_seconds: elapsed,
         abandoned,
         ..Evidence::default()
@@ -107,11 +117,11 @@ fn decision(
 fn body(contract: &Contract, state: &State, next: &Next, seq: u64, at: At) -> Body {
     let sandbox = SandboxReceipt { worker: None, check: None };
     match next {
-        Next::Baseline(metric) => Body::Baseline(Box::new(BaselineBody {
+        Next::Baseline(failing) => Body::Baseline(Box::new(BaselineBody {
             base: state.last_green_commit,
-            check: check(*metric),
+            check: check(*failing),
             sandbox,
-            target_met: *metric == 0,
+            target_met: *failing == 0,
             evidence: Vec::new(),
         })),
         Next::Checkpoint => Body::Checkpoint(CheckpointBody {
@@ -123,7 +133,7 @@ fn body(contract: &Contract, state: &State, next: &Next, seq: u64, at: At) -> Bo
             remaining: Remaining { iterations: 1, usd: MicroUsd::ZERO, tokens: None, seconds: 1 },
             reservation_usd: MicroUsd::ZERO,
         }),
-        Next::Iteration { metric, cost, abandoned } => {
+        Next::Iteration { failing, cost, abandoned } => {
             let open = state.checkpoint.clone();
             let (environment_id, base) =
                 open.as_ref().map_or((String::new(), id(0)), |open| (open.environment_id.clone(), open.base));
@@ -160,13 +170,13 @@ fn body(contract: &Contract, state: &State, next: &Next, seq: u64, at: At) -> Bo
                     left_out: Vec::new(),
                     outside: Vec::new(),
                 },
-                check: Some(check(*metric)),
+                check: Some(check(*failing)),
                 sandbox,
                 elapsed_seconds: state.elapsed_seconds(at),
                 decision: decision(
                     contract,
                     state,
-                    *metric,
+                    *failing,
                     *cost,
                     *abandoned || halted,
                     state.elapsed_seconds(at),
@@ -212,6 +222,16 @@ fn body(contract: &Contract, state: &State, next: &Next, seq: u64, at: At) -> Bo
             candidate_tree: id(3),
             tip: id(seq - 1),
         }),
+        Next::Finding { block, resolve } => {
+            let open = state.findings.first().filter(|_| *resolve);
+            Body::Finding(FindingBody {
+                action: if open.is_some() { FindingAction::Resolve } else { FindingAction::Add },
+                finding: open.map(|open| open.record.unwrap_or(id(seq - 1))),
+                severity: open
+                    .map_or(if *block { Severity::Block } else { Severity::Warn }, |open| open.severity),
+                message: "why".to_owned(),
+            })
+        }
     }
 }
 
@@ -250,6 +270,12 @@ proptest! {
             prop_assert!(after.iteration <= contract.limits.iterations);
             if after.status == Status::Succeeded {
                 prop_assert!(!after.approvals.is_empty());
+                prop_assert_eq!(after.blocking_findings(), 0);
+            }
+            // The metric of what is accepted never gets worse, and nothing is accepted while a finding blocks.
+            if after.counters.accepted > state.counters.accepted {
+                prop_assert!(state.best_metric.is_none_or(|best| after.best_metric.unwrap() <= best));
+                prop_assert_eq!(state.blocking_findings(), 0);
             }
             if after.status == Status::AwaitingReview && state.status == Status::Active {
                 prop_assert_eq!(after.best_metric, Some(0.0));

@@ -119,13 +119,17 @@ impl TrustRoot {
     }
 }
 
-/// The branch whose word counts: `loop.protectedBranch`, else the remote's HEAD, else `main`; with its commit.
+/// The branch whose word counts: `loop.protectedBranch`, else the remote's HEAD, else `main`; with its commit. In a bare
+/// repository, which is what others push to, its own branches count, and its own `HEAD` says which one is the protected:
+/// a pusher could make a remote-tracking ref, or a `main` where there is none.
 pub fn protected_branch(repo: &Repo) -> Result<Option<(String, gix::ObjectId)>> {
     let config = repo.config();
     let remote = config.get("loop.remote").unwrap_or_else(|| "origin".to_owned());
     let mut candidates = Vec::new();
     match config.get("loop.protectedBranch") {
         Some(name) if name.starts_with("refs/") => candidates.push(name),
+        Some(name) if repo.worktree_root().is_none() => candidates.push(format!("refs/heads/{name}")),
+        None if repo.worktree_root().is_none() => candidates.push("HEAD".to_owned()),
         Some(name) => {
             // What the remote has counts more than what somebody committed here.
             candidates.push(format!("refs/remotes/{remote}/{name}"));

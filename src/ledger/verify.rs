@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use gix::ObjectId;
 
 use super::fold::{self, FoldError};
-use super::load::{LoadError, Loaded, Unverified, load};
+use super::load::{LoadError, Loaded, Unverified, contract_bytes, load, signed_commit};
 use super::message;
 use super::parent::{self, ParentError};
 use super::record::{Actor, Body, HaltedBy, Kind, Record, Role, Verdict};
@@ -16,8 +16,7 @@ use crate::at::At;
 use crate::contract::{Class, Contract, ContractError, Guards};
 use crate::decide::Evidence;
 use crate::error::{Error, Result};
-use crate::git::LoopId;
-use crate::git::Repo;
+use crate::git::{LoopId, Repo};
 use crate::oid::Oid;
 use crate::sign::sshsig::{self, SignatureError};
 use crate::sign::{GIT_NAMESPACE, fingerprint};
@@ -217,8 +216,7 @@ pub fn record_ids(repo: &Repo, tip: ObjectId) -> Result<Vec<ObjectId>, LoadError
     let mut ids = vec![tip];
     let mut current = tip;
     loop {
-        let raw = repo.read_kind(current, gix::object::Kind::Commit)?;
-        let commit = crate::sign::parse_signed(&raw, repo.hash_kind())?;
+        let commit = signed_commit(repo, current)?;
         let Some(parent) = commit.commit.parents.first() else { break };
         current = *parent;
         ids.push(current);
@@ -307,7 +305,7 @@ impl<'a> Walk<'a> {
         loaded: Unverified<Loaded>,
     ) -> Result<Self, Reason> {
         let loaded = loaded.0;
-        let bytes = repo.read_blob(loaded.contract_blob.0).map_err(LoadError::from)?;
+        let bytes = contract_bytes(repo, loaded.contract_blob).map_err(LoadError::from)?;
         let contract = Contract::from_bytes(&bytes)?;
         position("loop", &loaded.record.loop_id, id.as_str())?;
         position("contract.json loop", &contract.loop_id, id.as_str())?;
@@ -516,13 +514,13 @@ fn same_evidence(loaded: &Loaded) -> Result<(), Reason> {
     Ok(())
 }
 
-fn position(field: &'static str, found: &str, expected: &str) -> Result<(), Reason> {
+pub(super) fn position(field: &'static str, found: &str, expected: &str) -> Result<(), Reason> {
     if found == expected {
         return Ok(());
     }
     Err(Reason::Position { field, found: found.to_owned(), expected: expected.to_owned() })
 }
 
-fn optional(id: Option<Oid>) -> String {
+pub(super) fn optional(id: Option<Oid>) -> String {
     id.map_or_else(|| "null".to_owned(), |id| id.to_string())
 }

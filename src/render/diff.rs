@@ -13,7 +13,7 @@ use crate::guard::diff::Change;
 use crate::guard::tree::Mode;
 
 /// The most bytes of one side that are compared line by line.
-const LARGEST: usize = 4 * 1024 * 1024;
+const LARGEST: u64 = 4 << 20;
 
 /// The changes as one unified diff. Everything of the files that a terminal would act on is escaped.
 pub fn unified(repo: &Repo, changes: &[Change], paint: Paint) -> Result<String, ObjectError> {
@@ -37,9 +37,11 @@ pub fn unified(repo: &Repo, changes: &[Change], paint: Paint) -> Result<String, 
         if change.old.map(|side| side.1) == change.new.map(|side| side.1) {
             continue;
         }
-        let old = content(repo, change.old)?;
-        let new = content(repo, change.new)?;
-        if is_binary(&old) || is_binary(&new) || old.len() > LARGEST || new.len() > LARGEST {
+        let (Some(old), Some(new)) = (content(repo, change.old)?, content(repo, change.new)?) else {
+            let _ = writeln!(text, "Files of more than {} MiB differ", LARGEST >> 20);
+            continue;
+        };
+        if is_binary(&old) || is_binary(&new) {
             let _ = writeln!(text, "Binary files differ");
             continue;
         }
@@ -63,13 +65,15 @@ pub fn unified(repo: &Repo, changes: &[Change], paint: Paint) -> Result<String, 
     Ok(text)
 }
 
-fn content(repo: &Repo, side: Option<(Mode, ObjectId)>) -> Result<Vec<u8>, ObjectError> {
-    match side {
+/// The content of one side; `None` if it is larger than what is compared.
+fn content(repo: &Repo, side: Option<(Mode, ObjectId)>) -> Result<Option<Vec<u8>>, ObjectError> {
+    Ok(match side {
         // A submodule has no content here.
-        Some((Mode::Gitlink, id)) => Ok(format!("Subproject commit {id}\n").into_bytes()),
-        Some((_, id)) => repo.read_blob(id),
-        None => Ok(Vec::new()),
-    }
+        Some((Mode::Gitlink, id)) => Some(format!("Subproject commit {id}\n").into_bytes()),
+        Some((_, id)) if repo.object_header(id)?.1 > LARGEST => None,
+        Some((_, id)) => Some(repo.read_blob(id)?),
+        None => Some(Vec::new()),
+    })
 }
 
 fn is_binary(bytes: &[u8]) -> bool {

@@ -7,7 +7,7 @@
 //! | --- | --- |
 //! | no `core.hooksPath` | the shared `hooks` folder, also from a linked worktree |
 //! | an absolute path, set for this repository | that folder |
-//! | a relative path | refused: git resolves it in each worktree anew, so it is silently off where the folder is missing |
+//! | a relative path | refused: git resolves it in each worktree anew, so it is silently off where the folder is missing. The status is that of a line in such a hook, in every work tree |
 //! | a folder inside the work tree (`.husky`, …) | refused: tracked files are the project's; the line to add is told |
 //! | set for one worktree, for the user, the system or one command | refused: it holds for more or for less than this repository |
 //!
@@ -96,6 +96,8 @@ pub struct Places {
     pub common_dir: PathBuf,
     /// The top folder of the work tree, absolute; none in a bare repository.
     pub worktree_top: Option<PathBuf>,
+    /// The top folders of all work trees that are there, this one's too.
+    pub worktrees: Vec<PathBuf>,
     /// `core.hooksPath`, if it is set. An empty value is set: git then runs no hook.
     pub hooks_path: Option<HooksPath>,
     /// This program, absolute; the scripts use it where `git-loop` is not on `PATH`.
@@ -150,6 +152,8 @@ pub enum Status {
     NotInstalled {
         /// Where it would be.
         file: PathBuf,
+        /// What to do.
+        unblock: String,
     },
     /// There is a script of ours, or a line that calls the gate, but git does not run it everywhere.
     NotEffective {
@@ -303,6 +307,11 @@ pub fn status(kind: Kind, places: &Places) -> Result<Vec<(HookName, Status)>, In
 pub fn status_hook(hook: HookName, places: &Places) -> Result<Status, InstallError> {
     let Effective { dir, unfit } = places.effective(hook);
     let file = dir.join(hook.as_str());
+    if let Some((relative, top)) = places.relative_to_worktrees()
+        && let Some((_, unblock)) = unfit
+    {
+        return status_in_each(hook, places, relative, top, unblock);
+    }
     let found = Found::at(&file)?;
     if let Some((why, unblock)) = unfit {
         let ours = matches!(found, Found::Ours(_)) || called_from(hook, &dir);
@@ -312,7 +321,48 @@ pub fn status_hook(hook: HookName, places: &Places) -> Result<Status, InstallErr
             elsewhere(hook, places, file, &why, unblock)
         });
     }
-    match found {
+    status_in(hook, places, &dir)
+}
+
+/// Where git takes hooks from a relative folder, each work tree has its own, and each has to be looked at.
+fn status_in_each(
+    hook: HookName,
+    places: &Places,
+    relative: &Path,
+    here: &Path,
+    unblock: String,
+) -> Result<Status, InstallError> {
+    let status = status_in(hook, places, &here.join(relative))?;
+    let (mut with, mut without) = (Vec::new(), Vec::new());
+    for top in places.worktrees.iter().filter(|top| !files::same_place(top, here)) {
+        let in_force = matches!(status_in(hook, places, &top.join(relative))?, Status::Active { .. });
+        let list = if in_force { &mut with } else { &mut without };
+        list.push(top.display().to_string());
+    }
+    let set = format!(
+        "core.hooksPath = {} is relative, so each work tree has hooks of its own",
+        relative.display()
+    );
+    Ok(match status {
+        Status::Active { file, .. } if !without.is_empty() => Status::NotEffective {
+            file,
+            why: format!("{set}: git runs it here, but nothing asks the gate in {}", without.join(", ")),
+            unblock: format!("bring {} there, or {unblock}", relative.join(hook.as_str()).display()),
+        },
+        Status::NotInstalled { file, .. } if !with.is_empty() => Status::NotEffective {
+            file,
+            why: format!("{set}: nothing asks the gate here, only in {}", with.join(", ")),
+            unblock,
+        },
+        Status::NotInstalled { file, .. } => elsewhere(hook, places, file, &set, unblock),
+        other => other,
+    })
+}
+
+/// Whether the hook in `dir`, where git looks for it, asks the gate.
+fn status_in(hook: HookName, places: &Places, dir: &Path) -> Result<Status, InstallError> {
+    let file = dir.join(hook.as_str());
+    match Found::at(&file)? {
         Found::Ours(script) => {
             if !is_executable(&file) {
                 let unblock = format!("chmod +x {}", file.display());
@@ -337,7 +387,7 @@ pub fn status_hook(hook: HookName, places: &Places) -> Result<Status, InstallErr
             ),
             file,
         }),
-        Found::Other(Some(content)) if calls_the_gate(hook, &content) => {
+        Found::Other(Some(content)) if calls_the_gate(hook, &content) || called_from(hook, dir) => {
             // A line in a hook of somebody else does what ours does, if git runs it and it finds the program.
             if !is_executable(&file) {
                 let unblock = format!("chmod +x {}", file.display());
@@ -370,5 +420,5 @@ fn elsewhere(hook: HookName, places: &Places, file: PathBuf, why: &str, unblock:
             unblock,
         };
     }
-    Status::NotInstalled { file }
+    Status::NotInstalled { file, unblock }
 }

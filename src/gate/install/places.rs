@@ -54,6 +54,14 @@ impl Places {
         }
     }
 
+    /// The value of `core.hooksPath` if each work tree has a folder of its own by it, and the top of this one. git
+    /// resolves it there, wherever in the work tree it is called.
+    pub fn relative_to_worktrees(&self) -> Option<(&Path, &Path)> {
+        let HooksPath { value, scope } = self.hooks_path.as_ref()?;
+        let relative = value.is_relative() && !value.as_os_str().is_empty() && *scope != Scope::Command;
+        relative.then_some(value.as_path()).zip(self.worktree_top.as_deref())
+    }
+
     /// A hooks folder that is part of the work tree belongs to the project; a symlink may lead there too.
     fn inside_worktree(&self, hook: HookName, dir: PathBuf, shared: &Path) -> Effective {
         let real = files::real(&dir);

@@ -20,6 +20,7 @@ impl Setup {
         fs::create_dir(&top).unwrap();
         let places = Places {
             common_dir: top.join(".git"),
+            worktrees: vec![top.clone()],
             worktree_top: Some(top),
             hooks_path: None,
             binary,
@@ -105,7 +106,7 @@ fn listing(dir: &Path) -> Vec<String> {
 #[test]
 fn installing_twice_changes_nothing_and_git_runs_it() {
     let setup = Setup::new();
-    assert_eq!(setup.status(), Status::NotInstalled { file: setup.hook() });
+    assert!(matches!(setup.status(), Status::NotInstalled { file, .. } if file == setup.hook()));
     assert_eq!(setup.install().action, Action::Installed);
     assert_eq!(setup.install().action, Action::Unchanged);
     assert_eq!(mode(&setup.hook()), 0o755);
@@ -176,7 +177,7 @@ fn an_interrupted_installation_is_completed() {
     assert_eq!(fs::read_to_string(setup.chained()).unwrap(), "#!/bin/sh\nexit 5\n");
     // Our script is gone: what was there before can still be brought back.
     fs::remove_file(setup.hook()).unwrap();
-    assert_eq!(setup.status(), Status::NotInstalled { file: setup.hook() });
+    assert!(matches!(setup.status(), Status::NotInstalled { file, .. } if file == setup.hook()));
     uninstall(Kind::Client, &setup.places).unwrap();
     assert_eq!(fs::read_to_string(setup.hook()).unwrap(), "#!/bin/sh\nexit 5\n");
 }
@@ -234,23 +235,45 @@ impl Setup {
 
 /// Field report 2.17: a relative core.hooksPath is silently off in other worktrees.
 #[test]
-fn a_relative_hooks_path_is_never_called_active() {
-    let setup = Setup::new().with_hooks_path(".githooks", Scope::Local);
+fn a_relative_hooks_path_is_judged_in_every_work_tree() {
+    let mut setup = Setup::new().with_hooks_path(".githooks", Scope::Local);
     let error = setup.refused();
     assert!(
         error.contains("it is relative") && error.contains("first command of .githooks/pre-push"),
         "{error}"
     );
     assert!(!setup.top().join(".githooks").exists(), "nothing was written");
-    assert!(matches!(setup.status(), Status::NotInstalled { .. }));
+    let Status::NotInstalled { file, unblock } = setup.status() else { panic!("{:?}", setup.status()) };
+    assert_eq!(file, setup.top().join(".githooks/pre-push"));
+    assert!(unblock.contains("first command of .githooks/pre-push"), "not what would be refused: {unblock}");
 
-    // Even with the line in place it is off in a worktree without that folder.
-    fs::create_dir(setup.top().join(".githooks")).unwrap();
-    executable(
-        &setup.top().join(".githooks/pre-push"),
-        "#!/bin/sh\ngit-loop hook pre-push \"$@\" || exit $?\n",
+    // With the line in place git runs it here.
+    setup.places.search_path = setup.places.binary.parent().map(Into::into);
+    let with_the_line = |top: &Path| {
+        fs::create_dir(top.join(".githooks")).unwrap();
+        executable(&top.join(".githooks/pre-push"), "#!/bin/sh\ngit-loop hook pre-push \"$@\" || exit $?\n");
+    };
+    let main = setup.top().to_owned();
+    with_the_line(&main);
+    assert!(matches!(setup.status(), Status::Active { file, .. } if file == main.join(".githooks/pre-push")));
+
+    // It is off in a worktree without that folder, and both sides are told of the other.
+    let linked = setup.root.join("linked");
+    setup.git(&["worktree", "add", "-q", linked.to_str().unwrap()]);
+    setup.places.worktrees.push(linked.clone());
+    let Status::NotEffective { why, .. } = setup.status() else { panic!("{:?}", setup.status()) };
+    assert!(why.contains("runs it here") && why.ends_with(linked.to_str().unwrap()), "{why}");
+    setup.places.worktree_top = Some(linked.clone());
+    let Status::NotEffective { file, why, .. } = setup.status() else { panic!("{:?}", setup.status()) };
+    assert_eq!(file, linked.join(".githooks/pre-push"));
+    assert!(why.contains("asks the gate here") && why.ends_with(main.to_str().unwrap()), "{why}");
+
+    with_the_line(&linked);
+    assert!(
+        matches!(setup.status(), Status::Active { file, .. } if file == linked.join(".githooks/pre-push"))
     );
-    assert!(matches!(setup.status(), Status::NotEffective { why, .. } if why.contains("relative")));
+    fs::set_permissions(main.join(".githooks/pre-push"), fs::Permissions::from_mode(0o644)).unwrap();
+    assert!(matches!(setup.status(), Status::NotEffective { why, .. } if why.contains("runs it here")));
 }
 
 #[test]
@@ -267,7 +290,7 @@ fn ours_in_the_shared_folder_is_not_in_force_once_git_looks_elsewhere() {
 
 #[test]
 fn husky_gets_a_line_and_no_file_of_the_project_is_touched() {
-    let setup = Setup::new().with_hooks_path(".husky/_", Scope::Local);
+    let mut setup = Setup::new().with_hooks_path(".husky/_", Scope::Local);
     fs::create_dir_all(setup.top().join(".husky/_")).unwrap();
     executable(&setup.top().join(".husky/_/pre-push"), "#!/usr/bin/env sh\n. \"${0%/*}/h\"\n");
     let error = setup.refused();
@@ -277,7 +300,9 @@ fn husky_gets_a_line_and_no_file_of_the_project_is_touched() {
     );
     assert!(matches!(setup.status(), Status::NotInstalled { .. }));
     fs::write(setup.top().join(".husky/pre-push"), "git-loop hook pre-push \"$@\" || exit $?\n").unwrap();
-    assert!(matches!(setup.status(), Status::NotEffective { .. }));
+    assert!(matches!(setup.status(), Status::BinaryMissing { .. }));
+    setup.places.search_path = setup.places.binary.parent().map(Into::into);
+    assert!(matches!(setup.status(), Status::Active { .. }));
     assert_eq!(listing(&setup.top().join(".husky/_")), ["pre-push"]);
 }
 
