@@ -2,7 +2,7 @@
 //! later from the evidence. Pure.
 
 use crate::canonical::{canonical_json, sha256_of};
-use crate::check::{self, CheckFacts, Format, MetricSource, Observation, ReportProblem, TestSets, judge};
+use crate::check::{self, CheckFacts, MetricSource, Observation, ReportProblem, TestSets, judge};
 use crate::contract::Contract;
 use crate::decide::CheckEvidence;
 use crate::ledger::receipt::{CheckReceipt, NoReport, RunReceipt, TestCounts};
@@ -135,5 +135,5 @@ pub fn blob_id(hash: gix::hash::Kind, bytes: &[u8]) -> Oid {
 /// Whether a `regex` or `json` metric needs a file of its own beside the report.
 pub fn has_metric_source(contract: &Contract) -> bool {
     let reads_output = matches!(contract.metric_source(), MetricSource::Regex(_) | MetricSource::Json(_));
-    reads_output && contract.report_format() == Format::Junit
+    reads_output && contract.report_format().is_file()
 }
