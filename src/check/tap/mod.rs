@@ -185,7 +185,9 @@ impl Parser {
             )));
         }
         let children = level.children.take();
-        let is_script = children.is_none() && is_script(&point.description);
+        let is_path = is_script(&point.description);
+        // Early versions of node wrapped the tests of a file in one that is called like it.
+        let is_script = is_path && children.is_none();
         let place = level.tests.len() as u64 + 1;
         if !is_script {
             let number = point.number.unwrap_or(place);
@@ -195,10 +197,10 @@ impl Parser {
                 )));
             }
         }
-        let name = match (is_script, point.description) {
-            (_, name) if name.is_empty() => format!("#{place}"),
-            (true, path) => script_name(&path).to_owned(),
-            (false, name) => name,
+        let name = match point.description {
+            name if name.is_empty() => format!("#{place}"),
+            path if is_path => script_name(&path).to_owned(),
+            name => name,
         };
         level.tests.push(Test {
             name,

@@ -40,6 +40,7 @@ fn real_reports_of_node() {
             "suite > in"
         ])
     );
+    assert_eq!(sets(TAP, real!("node-18.tap")), old);
     // Newer versions give a file that has no tests by its relative path.
     let new = sets(TAP, real!("node-24.tap"));
     assert_eq!((&new.failed, &new.skipped), (&old.failed, &old.skipped));
@@ -51,6 +52,11 @@ fn a_file_that_fails_as_a_whole() {
     // Field report 2.100.
     assert_incomplete(TAP, real!("node-20-broken.tap"), "`d.test.js` could not be loaded");
     assert_incomplete(TAP, real!("node-24-broken.tap"), "`test/d.test.js` could not be loaded");
+    // Its tests may be in it, whatever the folder is.
+    for place in ["/w/1", "/v/22"] {
+        let text = format!("1..1\n    1..1\n    ok 1 - a\nok 1 - {place}/x.test.js\n");
+        assert_eq!(sets(TAP, text.as_bytes()).passed, ids(&["x.test.js", "x.test.js > a"]));
+    }
     // A test that is called so.
     let sets = sets(TAP, b"1..1\nnot ok 1 - index.js\n");
     assert_eq!(sets.failed, ids(&["index.js"]));

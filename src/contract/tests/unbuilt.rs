@@ -5,17 +5,6 @@ use insta::assert_snapshot;
 use super::bad;
 
 #[test]
-fn check_formats() {
-    assert_snapshot!(bad("\"libtest\"", "\"pytest\""), @r#"
-    loop.toml:13:10: `check.format = "pytest"` is not built yet
-       |
-    13 | format = "pytest"
-       |          ^^^^^^^^
-       = built so far: "libtest", "junit", "lines" or "none"
-    "#);
-}
-
-#[test]
 fn a_metric_from_the_verdict() {
     assert_snapshot!(bad("\"failures\"", "\"verdict\""), @r#"
     loop.toml:19:8: `metric.from = "verdict"` is not built yet
