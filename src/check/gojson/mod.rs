@@ -76,9 +76,9 @@ impl Parser {
                 _ => Ok(()),
             };
         }
-        let text = std::str::from_utf8(line)
+        let event = std::str::from_utf8(line)
             .map_err(|_| ReportProblem::malformed(self.number, "an event that is not UTF-8"))?;
-        let event = json::read(text).map_err(|bad| {
+        let event = json::read(event).map_err(|bad| {
             if bad.cut_off {
                 ReportProblem::incomplete(self.number, "an event is cut off")
             } else {

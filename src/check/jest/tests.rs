@@ -175,8 +175,8 @@ fn hostile_reports() {
     }
     // A name that takes much for each of many tests.
     let mut many = report(&vec![("a", "passed"); 40_000]);
-    let test = many["testResults"][0]["assertionResults"][0].clone();
-    many["testResults"][0]["assertionResults"] = Value::Array(vec![test; 40_000]);
+    let one = many["testResults"][0]["assertionResults"][0].clone();
+    many["testResults"][0]["assertionResults"] = Value::Array(vec![one; 40_000]);
     assert_contradiction(
         JEST,
         &with(many, "/testResults/0/name", json!(format!("/{}.js", "x".repeat(4000)))),

@@ -117,7 +117,7 @@ pub(super) fn node_id(text: &str) -> &str {
 
 /// Whether what stands before `::` can only be a path: it ends like a file of Python, and there is one such ending in it.
 fn is_path(text: &str) -> bool {
-    text.ends_with(".py") && text.matches(".py").count() == 1
+    text.find(".py").is_some_and(|at| at + 3 == text.len())
 }
 
 /// Whether a node id is that of a test, and not of a file or a folder that could not be collected.
@@ -215,6 +215,7 @@ mod tests {
             ("a - b/c.py::test - d", "a - b/c.py::test"),
             ("a.py - ModuleNotFoundError: b::c", "a.py"),
             ("a.py - File d.py::c", "a.py"),
+            ("a - b::c", "a"),
             ("a.py", "a.py"),
             ("", ""),
         ] {

@@ -99,10 +99,8 @@ impl Parser {
                 self.place = Place::Behind;
             }
             Line::Title if self.place == Place::Summary => self.place = Place::Behind,
-            _ if self.counts.is_some() => {
-                if !text.trim().is_empty() {
-                    return Err(ReportProblem::incomplete(number, "there is output behind the last line"));
-                }
+            _ if self.counts.is_some() && !text.trim().is_empty() => {
+                return Err(ReportProblem::incomplete(number, "there is output behind the last line"));
             }
             _ if self.place == Place::Summary => return self.summary(text),
             _ => {}
@@ -195,15 +193,12 @@ impl Parser {
 
     fn finish(mut self) -> Result<TestSets, ReportProblem> {
         let Some((line, counts)) = self.counts.take() else {
-            return match self.header_seen {
-                true => {
-                    Err(ReportProblem::incomplete(self.number, "the last line, with the counts, is missing"))
-                }
-                false => Err(ReportProblem::incomplete(
-                    self.number,
-                    "neither a summary nor counts (is -rA given?)",
-                )),
+            let why = if self.header_seen {
+                "the last line, with the counts, is missing"
+            } else {
+                "neither a summary nor counts (is -rA given?)"
             };
+            return Err(ReportProblem::incomplete(self.number, why));
         };
         for word in COUNTED {
             let says = counts.get(word).copied().unwrap_or(0);
