@@ -229,5 +229,5 @@ pub fn blob_id(hash: gix::hash::Kind, bytes: &[u8]) -> Oid {
 /// Whether a `regex` or `json` metric needs a file of its own beside the report.
 pub fn has_metric_source(contract: &Contract) -> bool {
     let reads_output = matches!(contract.metric_source(), MetricSource::Regex(_) | MetricSource::Json(_));
-    reads_output && contract.report_format() == Format::Junit
+    reads_output && contract.report_format().is_file()
 }
