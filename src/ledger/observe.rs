@@ -198,12 +198,17 @@ pub fn observe(
         regressed,
         runs: if contract.metric.repeat > 1 { runs.collect() } else { Vec::new() },
     };
+    // A test that fails and is skipped instead would make the number of failures better. One that passed at green has regressed.
+    let hushed = compared.baseline.map_or(0, |baseline| {
+        let passed = |test: &String| compared.green.is_some_and(|green| green.passed.contains(test));
+        judgement.newly_skipped.iter().filter(|test| baseline.failed.contains(*test) && !passed(test)).count()
+    });
     let evidence = CheckEvidence {
         failed: problem.is_some(),
         metric,
         noise,
         passing,
-        lost: receipt.lost.len(),
+        lost: receipt.lost.len() + hushed,
         flaky,
         regressed: receipt.regressed.clone(),
         failing: receipt.failing_set().map(<[String]>::to_vec),
