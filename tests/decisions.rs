@@ -41,11 +41,11 @@ fn run_in(env: TestEnv, steps: &[&str], edits: &[(&str, &str)], halt_reason: &st
         writeln!(worker, "  {number}) {step} ;;").unwrap();
     }
     worker.push_str("  *) echo \"$GIT_LOOP_ITERATION\" > src/d ;;\nesac\n");
-    if !env.repo().join("check.sh").exists() {
-        numbers(&env, &worker, "");
-    } else {
+    if env.repo().join("check.sh").exists() {
         let script = env.script("worker.sh", &worker);
         env.write("loop.toml", crate::support::scenario::loop_toml(&script, ""));
+    } else {
+        numbers(&env, &worker, "");
     }
     let mut toml = std::fs::read_to_string(env.repo().join("loop.toml")).unwrap();
     for (old, new) in edits {
@@ -259,6 +259,32 @@ fn the_median_of_several_runs_must_beat_the_noise() {
     for name in ["report", "report-2", "report-3"] {
         assert!(files.lines().any(|file| file == name), "{files}");
     }
+}
+
+#[test]
+fn a_suite_that_gets_better_by_testing_less_is_blocked() {
+    // The check runs what the code says is there to be run: a test is left out, or skipped.
+    let check = crate::support::scenario::CHECK.replace(
+        "  n=$((n + 1))\n",
+        "  grep -qx $name src/without 2>/dev/null && continue\n  n=$((n + 1))\n  grep -qx $name src/skipped 2>/dev/null && { echo \"skip $name\"; continue; }\n",
+    );
+    for step in ["echo a > src/without", "echo a > src/skipped"] {
+        let ended = run_in(with_check(&check), &[step], &[], "metric_integrity_violation", 13);
+        assert_eq!(ended.rows(), ["metric_integrity_violation"], "{step}");
+    }
+    // Where it may be softened it is a rejection, and what passed at green and is skipped is a regression.
+    let edits = [MANY, ("\n[limits]", "\n[guards]\non_violation = \"reject\"\n\n[limits]")];
+    let steps = [
+        "echo a > src/skipped",
+        "echo 1 > src/a",
+        "echo a > src/skipped; echo 2 > src/b",
+        "echo 2 > src/b; echo 3 > src/c",
+    ];
+    let ended = run_in(with_check(&check), &steps, &edits, "success_condition_met", 10);
+    assert_eq!(
+        ended.rows(),
+        ["metric_integrity_violation", "metric_improved", "tests_regressed", "target_met"]
+    );
 }
 
 /// The check of the three numbers; where there is a file `src/flaky`, test `a` fails in the second run.

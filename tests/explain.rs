@@ -280,7 +280,7 @@ fn sets_that_come_back_and_tests_that_regress_are_counted() {
        5 no_change                   no   the candidate's tree is green's: no
        6 outside_mutable_paths       no   changed paths outside paths.mutable: 0, not > 0
        7 verifier_failed             no   the check gave a verdict: yes; there is a metric: yes
-       8 metric_integrity_violation  no   tests of the baseline that were not collected: 0, not > 0
+       8 metric_integrity_violation  no   tests of the baseline that are lost, or failed there and are skipped: 0, not > 0
        9 check_flaky                 no   runs of the check that disagree: no
       10 tests_regressed             yes
            tests that passed at green and do not now: 1 > 0

@@ -3,7 +3,7 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | [`sets`] | which tests passed, failed and were skipped |
-//! | [`lines`], [`libtest`], [`junit`] | the report formats |
+//! | [`lines`], [`libtest`], [`junit`], [`pytest`], [`tap`], [`gojson`], [`jest`] | the report formats |
 //! | [`metric`] | the number that a contract watches |
 //! | [`repeat`] | several runs as one measurement |
 //! | [`verdict_file`] | the verdict that a check writes itself |
@@ -12,12 +12,21 @@
 //! A report that is missing, cut off, at odds with itself or hostile is a [`ReportProblem`], never a pass and never a
 //! panic. Every parser is total and takes time linear in its input (but for the sorting of ids).
 
+pub mod gojson;
+mod ids;
+pub mod jest;
+mod json;
 pub mod junit;
 pub mod libtest;
 pub mod lines;
 pub mod metric;
+pub mod pytest;
 pub mod repeat;
 pub mod sets;
+pub mod tap;
+#[cfg(test)]
+mod testing;
+mod text;
 pub mod verdict;
 pub mod verdict_file;
 
@@ -49,14 +58,29 @@ pub enum Format {
     Libtest,
     /// A JUnit XML file.
     Junit,
+    /// What `pytest -rA` prints on stdout.
+    Pytest,
+    /// The Test Anything Protocol on stdout.
+    Tap,
+    /// What `go test -json` prints on stdout.
+    #[serde(rename = "go-json")]
+    GoJson,
+    /// The JSON file of jest or vitest.
+    Jest,
 }
 
 impl Format {
-    /// Every format that is built.
-    pub const ALL: &[Self] = &[Self::None, Self::Lines, Self::Libtest, Self::Junit];
-
-    /// Names that DESIGN section 3 lists and that are not built yet.
-    pub const NOT_BUILT_YET: &[&str] = &["pytest", "tap", "go-json", "jest"];
+    /// Every format.
+    pub const ALL: &[Self] = &[
+        Self::None,
+        Self::Lines,
+        Self::Libtest,
+        Self::Junit,
+        Self::Pytest,
+        Self::Tap,
+        Self::GoJson,
+        Self::Jest,
+    ];
 
     /// The name in `loop.toml`.
     pub fn name(self) -> &'static str {
@@ -65,12 +89,16 @@ impl Format {
             Self::Lines => "lines",
             Self::Libtest => "libtest",
             Self::Junit => "junit",
+            Self::Pytest => "pytest",
+            Self::Tap => "tap",
+            Self::GoJson => "go-json",
+            Self::Jest => "jest",
         }
     }
 
     /// Whether the report is a file that `check.report` names, not the output of the check.
     pub fn is_file(self) -> bool {
-        self == Self::Junit
+        matches!(self, Self::Junit | Self::Jest)
     }
 
     /// The format of that name.
@@ -78,10 +106,7 @@ impl Format {
         if let Some(format) = Self::ALL.iter().find(|format| format.name() == name) {
             return Ok(*format);
         }
-        if Self::NOT_BUILT_YET.contains(&name) {
-            return Err(FormatError::NotBuiltYet { name: name.to_owned() });
-        }
-        let known = Self::ALL.iter().map(|format| format.name()).chain(Self::NOT_BUILT_YET.iter().copied());
+        let known = Self::ALL.iter().map(|format| format.name());
         Err(FormatError::Unknown { name: name.to_owned(), nearest: nearest(name, known) })
     }
 }
@@ -103,12 +128,6 @@ pub enum FormatError {
         /// The known name that is most like it.
         nearest: Option<&'static str>,
     },
-    /// A format that this version does not read.
-    #[error("report format `{name}` is not built yet")]
-    NotBuiltYet {
-        /// The name that was given.
-        name: String,
-    },
 }
 
 impl From<FormatError> for Error {
@@ -118,15 +137,8 @@ impl From<FormatError> for Error {
             FormatError::Unknown { nearest: Some(nearest), .. } => {
                 Self::usage(message).hint(format!("did you mean `{nearest}`?"))
             }
-            FormatError::Unknown { nearest: None, .. } => {
-                Self::usage(message).hint("use one of none, lines, libtest, junit")
-            }
-            FormatError::NotBuiltYet { name } if name == "pytest" => {
-                Self::usage(message).hint("use format = \"junit\" and `pytest --junitxml=FILE`")
-            }
-            FormatError::NotBuiltYet { .. } => Self::usage(message).hint(
-                "let the runner write JUnit XML and use format = \"junit\", or print format = \"lines\"",
-            ),
+            FormatError::Unknown { nearest: None, .. } => Self::usage(message)
+                .hint("use one of none, lines, libtest, junit, pytest, tap, go-json, jest"),
         }
     }
 }
@@ -195,8 +207,8 @@ impl ReportProblem {
 
 /// Reads a report. `Ok(None)` where the format has none.
 ///
-/// `bytes` is stdout for [`Format::Lines`], stdout and stderr in the order they came for [`Format::Libtest`], and the
-/// file for [`Format::Junit`].
+/// `bytes` is the file for [`Format::Junit`] and [`Format::Jest`], stdout and stderr in the order they came for
+/// [`Format::Libtest`], and stdout for the others.
 pub fn parse(format: Format, bytes: &[u8]) -> Result<Option<TestSets>, ReportProblem> {
     if format == Format::None {
         return Ok(None);
@@ -209,6 +221,10 @@ pub fn parse(format: Format, bytes: &[u8]) -> Result<Option<TestSets>, ReportPro
         Format::Lines => lines::parse(bytes)?,
         Format::Libtest => libtest::parse(bytes)?,
         Format::Junit => junit::parse(bytes)?,
+        Format::Pytest => pytest::parse(bytes)?,
+        Format::Tap => tap::parse(bytes)?,
+        Format::GoJson => gojson::parse(bytes)?,
+        Format::Jest => jest::parse(bytes)?,
     };
     if sets.is_empty() { Err(ReportProblem::NoTests) } else { Ok(Some(sets)) }
 }
@@ -251,11 +267,6 @@ mod tests {
             assert_eq!(Format::parse_name(format.name()), Ok(*format));
             assert_eq!(serde_json::to_value(format).unwrap(), format.name());
         }
-        for name in Format::NOT_BUILT_YET {
-            let error = Format::parse_name(name).unwrap_err();
-            assert_eq!(error, FormatError::NotBuiltYet { name: (*name).into() });
-            assert!(!Error::from(error).hints().is_empty());
-        }
         let nearest = |name: &str| match Format::parse_name(name) {
             Err(FormatError::Unknown { nearest, .. }) => nearest,
             other => panic!("{other:?}"),
@@ -270,8 +281,8 @@ mod tests {
     #[test]
     fn a_giant_report_is_not_read() {
         let giant = vec![b'\n'; MAX_REPORT + 1];
-        for format in [Format::Lines, Format::Libtest, Format::Junit] {
-            assert_eq!(parse(format, &giant), Err(ReportProblem::TooLarge { limit: MAX_REPORT }));
+        for format in Format::ALL.iter().filter(|format| **format != Format::None) {
+            assert_eq!(parse(*format, &giant), Err(ReportProblem::TooLarge { limit: MAX_REPORT }));
         }
         assert_eq!(parse(Format::None, &giant), Ok(None));
     }

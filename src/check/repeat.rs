@@ -2,6 +2,10 @@
 
 /// The median: of an even number of values the mean of the two in the middle, `(a + b) / 2` in binary64. `None` of no values, or if
 /// it is not finite.
+#[allow(
+    clippy::manual_midpoint,
+    reason = "the rule is a formula that anyone can follow in binary64, overflow and all"
+)]
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);

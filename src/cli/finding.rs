@@ -4,7 +4,7 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 
 use super::Context;
-use super::common::{author, find_loop, result_fields, verified_with};
+use super::common::{LoopHere, author, find_loop, result_fields, verified_with};
 use super::ui::Reply;
 use crate::at::At;
 use crate::error::{Error, Kind, Result};
@@ -153,12 +153,11 @@ fn append(
     }
 }
 
+/// A loop with its verified tip and its findings.
+type Looked = (LoopHere, Tip, Vec<(Oid, Record)>);
+
 /// The verified tip of a loop, and its findings.
-fn look(
-    repo: &Repo,
-    trust: &TrustRoot,
-    id: &str,
-) -> Result<(super::common::LoopHere, Tip, Vec<(Oid, Record)>)> {
+fn look(repo: &Repo, trust: &TrustRoot, id: &str) -> Result<Looked> {
     let found = find_loop(repo, id)?;
     let mut findings = Vec::new();
     let chain = verified_with(repo, &found, trust, |step| {

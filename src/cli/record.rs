@@ -1,3 +1,4 @@
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -80,7 +81,7 @@ pub fn run(context: &Context, args: &RecordArgs) -> Result<Reply> {
             proof.extend(body.receipt.check.as_ref().and_then(|check| check.report));
         }
         if let Some(reason) = tip.state.halt_reason {
-            text.push_str(&format!("{}: halted ({reason})\n", args.id));
+            let _ = writeln!(text, "{}: halted ({reason})", args.id);
         }
         Ok(Reply::text(text)
             .hint(next_step(&tip.contract, &tip.record, &tip.state))

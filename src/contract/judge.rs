@@ -16,7 +16,6 @@ pub struct Check {
     pub command: Command,
     /// The format of the test report.
     #[serde(default)]
-    #[schemars(extend("x-built" = ["libtest", "junit", "lines", "none"]))]
     pub format: ReportFormat,
     /// Where the check writes its report, relative to the tree, for a format that is a file. It must not exist before
     /// the run.
@@ -53,13 +52,13 @@ pub enum ReportFormat {
     Libtest,
     /// JUnit XML in the file that `check.report` names.
     Junit,
-    /// The text of `pytest -rA`.
+    /// The text of `pytest -rA` on standard output. JUnit says more.
     Pytest,
-    /// The Test Anything Protocol.
+    /// The Test Anything Protocol, versions 12 to 14, on standard output.
     Tap,
-    /// The output of `go test -json`.
+    /// The output of `go test -json` on standard output.
     GoJson,
-    /// The JSON report of jest or vitest.
+    /// The JSON report of jest or vitest in the file that `check.report` names.
     Jest,
     /// `ok ID`, `fail ID` or `skip ID` a line on standard output, and `done N` at the end.
     Lines,

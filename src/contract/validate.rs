@@ -224,7 +224,7 @@ impl Rules<'_, '_> {
 
     fn failures(&mut self, metric: &Metric, check: Option<&Check>) {
         if check.is_some_and(|check| check.format == ReportFormat::None && !check.external) {
-            let hint = "set check.format to the format of the test report: libtest, junit or lines";
+            let hint = "set check.format to the format of the test report, such as junit, libtest or lines";
             self.hinted(
                 "metric.from",
                 "`metric.from = \"failures\"` needs a test report, but there is none",

@@ -178,7 +178,7 @@ mod tests {
         fn as_the_design_says_it(sequence in proptest::collection::vec("[a-d]{0,3}", 0..9)) {
             let sequence: Vec<BTreeSet<char>> = sequence.iter().map(|set| set.chars().collect()).collect();
             let all = sequence.iter().fold(FailingSets::default(), |so_far, set| {
-                so_far.with(&set.iter().map(|test| test.to_string()).collect::<Vec<_>>())
+                so_far.with(&set.iter().map(ToString::to_string).collect::<Vec<_>>())
             });
             let returned = sequence.split_last().is_some_and(|(last, before)| {
                 (0..before.len()).any(|j| before[j] == *last && before[j + 1..].iter().any(|between| between != last))

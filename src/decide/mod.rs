@@ -126,7 +126,7 @@ pub struct CheckEvidence {
     pub noise: Option<f64>,
     /// Whether the check is passing as section 4.7 of the design says.
     pub passing: bool,
-    /// Row 8: how many tests of the baseline were not collected.
+    /// Row 8: how many tests of the baseline were not collected, or failed there and are skipped now.
     pub lost: usize,
     /// Row 9: whether several runs gave another verdict or other tests.
     pub flaky: bool,

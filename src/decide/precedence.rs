@@ -182,7 +182,7 @@ fn of_two_stops_the_earlier_wins() {
 /// A blocked outcome is final as it is: no stop changes its name.
 #[test]
 fn a_blocked_outcome_wins_over_every_stop() {
-    let blocked: [(&str, fn(&mut Case)); 5] = [
+    let blocked: [Condition; 5] = [
         ("verifier_drift", |case| case.evidence.drifted = 1),
         ("blocked_path_modified", |case| case.evidence.blocked_paths = 1),
         ("blocked_finding", |case| block(case)),

@@ -185,7 +185,7 @@ impl Row {
         let contract = case.contract;
         match self {
             Self::MetricIntegrityViolation => facts
-                .more("tests of the baseline that were not collected", check.lost, 0)
+                .more("tests of the baseline that are lost, or failed there and are skipped", check.lost, 0)
                 .then(|| violation(contract)),
             Self::CheckFlaky => {
                 facts.is("runs of the check that disagree", check.flaky, true).then_some(Outcome::Blocked)

@@ -93,7 +93,7 @@ impl Capture {
     fn into_evidence(self, number: usize) -> Vec<EvidenceFile> {
         let mut files = Vec::new();
         let mut keep = |name: &str, bytes: Option<Vec<u8>>| {
-            files.extend(bytes.map(|bytes| EvidenceFile::whole(&evidence_name(name, number), bytes)));
+            files.extend(bytes.map(|bytes| EvidenceFile::whole(evidence_name(name, number), bytes)));
         };
         keep("report", self.report);
         keep("metric-source", self.metric_source);

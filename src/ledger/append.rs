@@ -182,12 +182,12 @@ pub fn draft(
     for file in evidence {
         let id = Oid(write(repo, &file.content, Bound::EVIDENCE)?);
         entries.push(EvidenceEntry {
-            name: file.name.to_owned(),
+            name: file.name.clone(),
             id,
             bytes: file.bytes,
             truncated: file.truncated,
         });
-        names.push((file.name.to_owned(), id));
+        names.push((file.name.clone(), id));
     }
     let body = body(entries);
     let record = Record {

@@ -198,12 +198,17 @@ pub fn observe(
         regressed,
         runs: if contract.metric.repeat > 1 { runs.collect() } else { Vec::new() },
     };
+    // A test that fails and is skipped instead would make the number of failures better. One that passed at green has regressed.
+    let hushed = compared.baseline.map_or(0, |baseline| {
+        let passed = |test: &String| compared.green.is_some_and(|green| green.passed.contains(test));
+        judgement.newly_skipped.iter().filter(|test| baseline.failed.contains(*test) && !passed(test)).count()
+    });
     let evidence = CheckEvidence {
         failed: problem.is_some(),
         metric,
         noise,
         passing,
-        lost: receipt.lost.len(),
+        lost: receipt.lost.len() + hushed,
         flaky,
         regressed: receipt.regressed.clone(),
         failing: receipt.failing_set().map(<[String]>::to_vec),
@@ -229,5 +234,5 @@ pub fn blob_id(hash: gix::hash::Kind, bytes: &[u8]) -> Oid {
 /// Whether a `regex` or `json` metric needs a file of its own beside the report.
 pub fn has_metric_source(contract: &Contract) -> bool {
     let reads_output = matches!(contract.metric_source(), MetricSource::Regex(_) | MetricSource::Json(_));
-    reads_output && contract.report_format() == Format::Junit
+    reads_output && contract.report_format().is_file()
 }

@@ -108,7 +108,7 @@ fn unresolved(state: &State) -> String {
     let id = &state.loop_id;
     let record = state.findings.iter().rev().find(|finding| finding.severity == Severity::Block);
     let record = record.and_then(|finding| finding.record);
-    let record = record.map_or_else(|| "RECORD".to_owned(), |record| record.short());
+    let record = record.map_or_else(|| "RECORD".to_owned(), crate::oid::Oid::short);
     format!(
         "A finding blocks it: `git loop finding {id} list`. Once it is settled: `git loop finding {id} resolve {record} --message TEXT --key KEY`."
     )

@@ -28,6 +28,7 @@ use quick_xml::escape::{resolve_xml_entity, unescape_with};
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Error as XmlError, Reader};
 
+use super::ids::MAX_ID_BYTES;
 use super::{Outcome, ReportProblem, TestSets, excerpt};
 use names::{stands_for_others, subtest_at};
 
@@ -208,6 +209,8 @@ struct Parser {
     root_seen: bool,
     /// pytest wrote this.
     pytest: bool,
+    /// The length of all ids so far, in bytes: a suite lends its name to each test case in it.
+    id_bytes: usize,
     /// Where the event begins that is being read.
     position: usize,
     /// The first test case that stands for others: where it begins, and its id.
@@ -280,7 +283,16 @@ impl Parser {
             None => return malformed(format!("the root element is `{}`, not `testsuites`", excerpt(&name))),
             Some(Frame::Suite(suite)) => match name.as_str() {
                 "testsuite" => Frame::Suite(Suite::new(false, attributes)),
-                "testcase" => Frame::Case(Case::new(suite, attributes, self.position)?),
+                "testcase" => {
+                    let case = Case::new(suite, attributes, self.position)?;
+                    self.id_bytes = self.id_bytes.saturating_add(case.id.len());
+                    if self.id_bytes > MAX_ID_BYTES {
+                        return Err(Fault::Contradiction(format!(
+                            "the names of its tests take more than {MAX_ID_BYTES} bytes"
+                        )));
+                    }
+                    Frame::Case(case)
+                }
                 "failure" | "error" => {
                     // A suite that could not be set up. It must not vanish, and it is no test case that could be counted.
                     let tally = Tally { failures: 1, errors: u64::from(name == "error"), ..Tally::default() };

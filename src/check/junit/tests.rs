@@ -500,3 +500,10 @@ proptest! {
         let _ = read(&tags.concat());
     }
 }
+
+#[test]
+fn a_long_name_that_many_tests_share_is_not_written_out() {
+    let cases = "<testcase name=\"a\"/>".repeat(100_000);
+    let text = format!("<testsuite name=\"{}\">{cases}</testsuite>", "x".repeat(1 << 20));
+    assert!(matches!(parse(text.as_bytes()), Err(ReportProblem::Contradiction { .. })));
+}

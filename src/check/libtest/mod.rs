@@ -19,6 +19,7 @@ mod line;
 use std::collections::{BTreeMap, HashMap};
 
 use self::line::{Line, Summary, Target};
+use super::text::plain_text;
 use super::{Outcome, ReportProblem, TestSets, excerpt};
 
 /// Reads the output of `cargo test`, or of test binaries that were run by themselves.
@@ -90,7 +91,7 @@ struct Parser {
 
 impl Parser {
     fn line(&mut self, raw: &[u8]) -> Result<(), ReportProblem> {
-        let text = line::plain_text(raw);
+        let text = plain_text(raw);
         let line = line::recognise(&text);
         match self.run.take() {
             Some(run) => self.inside(run, &text, &line),

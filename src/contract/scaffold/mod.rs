@@ -121,6 +121,12 @@ pub enum Verdict {
     Libtest,
     /// JUnit XML in this file.
     Junit(String),
+    /// The Test Anything Protocol.
+    Tap,
+    /// The output of `go test -json`.
+    GoJson,
+    /// The JSON report of jest or vitest in this file.
+    Jest(String),
     /// The format `lines`.
     Lines,
     /// The exit code.

@@ -19,14 +19,19 @@ pub(super) fn detect(survey: &Survey) -> Option<Proposal> {
         .iter()
         .any(|key| package[key].as_object().is_some_and(|list| !list.is_empty()));
     let has_lock = survey.has("package-lock.json") || survey.has("npm-shrinkwrap.json");
+    let (words, verdict) = runner(&package["scripts"], script, survey);
     let command = if needs_modules && has_lock {
-        ProposedCommand::Line("[ -d node_modules ] || npm ci || exit 1; npm test".to_owned())
+        ProposedCommand::Line(format!("[ -d node_modules ] || npm ci || exit 1; {}", words.join(" ")))
     } else {
-        ProposedCommand::args(&["npm", "test"])
+        ProposedCommand::Args(words)
     };
-    let mut proposal = Proposal::new(ProjectKind::Node, Some("package.json"), command, Verdict::Exit);
-    "exit code 0: every test passed. A runner that writes JUnit could count failures"
-        .clone_into(&mut proposal.command_why);
+    let why = match verdict {
+        Verdict::Exit => "exit code 0: every test passed. A runner that writes JUnit could count failures",
+        Verdict::Tap => "what `npm test` runs, with a report that can be read",
+        _ => "`npm test`, with a report that can be read",
+    };
+    let mut proposal = Proposal::new(ProjectKind::Node, Some("package.json"), command, verdict);
+    why.clone_into(&mut proposal.command_why);
     if needs_modules {
         proposal.litter.push(Litter { path: "node_modules", is_dir: true });
         if has_lock {
@@ -79,6 +84,40 @@ pub(super) fn detect(survey: &Survey) -> Option<Proposal> {
         proposal.check(as_pattern(config), "settings of the tests");
     }
     Some(proposal)
+}
+
+/// How the tests are run, and what they leave: a report, where the script is nothing but a call of a runner that writes one.
+fn runner(scripts: &Value, script: &str, survey: &Survey) -> (Vec<String>, Verdict) {
+    let is_plain = |word: &str| {
+        word.chars()
+            .all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.' | '/' | '=' | ':' | ',' | '@'))
+    };
+    let words: Vec<&str> = script.split_whitespace().collect();
+    let report = ["test-report.json", "git-loop-report.json"].into_iter().find(|file| !survey.has(file));
+    let report = report.unwrap_or(".git-loop-report.json");
+    let npm = |options: &[&str]| {
+        let output = format!("--outputFile={report}");
+        let words = ["npm", "test", "--"].iter().chain(options).copied().chain([output.as_str()]);
+        (words.map(ToOwned::to_owned).collect(), Verdict::Jest(report.to_owned()))
+    };
+    // What runs around the tests would be left out, and another reporter is somebody's choice.
+    let alone = scripts.get("pretest").is_none() && scripts.get("posttest").is_none();
+    let chosen = words.iter().any(|word| word.contains("report") || word.starts_with("--outputFile"));
+    match words.as_slice() {
+        words if chosen || !words.iter().all(|word| is_plain(word)) => {}
+        ["node", ..] if alone && words.contains(&"--test") => {
+            let with_reporter = words.iter().flat_map(|word| match *word {
+                "--test" => vec!["--test".to_owned(), "--test-reporter=tap".to_owned()],
+                word => vec![word.to_owned()],
+            });
+            return (with_reporter.collect(), Verdict::Tap);
+        }
+        ["jest", ..] => return npm(&["--json"]),
+        // Without `run` it would wait for changes.
+        ["vitest", ..] => return npm(&["--run", "--reporter=json"]),
+        _ => {}
+    }
+    (vec!["npm".to_owned(), "test".to_owned()], Verdict::Exit)
 }
 
 fn is_script(path: &str) -> bool {

@@ -7,9 +7,10 @@ pub(super) fn go(survey: &Survey) -> Option<Proposal> {
     if !survey.has("go.mod") {
         return None;
     }
-    let command = ProposedCommand::args(&["go", "test", "./..."]);
-    let mut proposal = Proposal::new(ProjectKind::Go, Some("go.mod"), command, Verdict::Exit);
-    "exit code 0: every test passed".clone_into(&mut proposal.command_why);
+    let command = ProposedCommand::args(&["go", "test", "-json", "-count=1", "./..."]);
+    let mut proposal = Proposal::new(ProjectKind::Go, Some("go.mod"), command, Verdict::GoJson);
+    "without -count=1 results could be out of Go's cache, which do not count"
+        .clone_into(&mut proposal.command_why);
     proposal.mutable("**/*.go", "the code");
     if survey.files().any(|path| path.ends_with("_test.go")) {
         proposal.check("**/*_test.go", "the tests beside the code");

@@ -220,6 +220,45 @@ fn a_node_project() {
 }
 
 #[test]
+fn runners_of_node_that_write_a_report() {
+    let propose = |scripts: &str, file: &str| {
+        let package = format!("{{\"scripts\": {scripts}}}");
+        let survey = survey(&[("package.json", &package), ("src/a.js", ""), ("test/a.js", ""), (file, "")]);
+        let proposal = detect(&survey);
+        accepted(&survey, &render(&proposal, None, &alone()), true);
+        match proposal.command {
+            ProposedCommand::Args(words) => (words.join(" "), proposal.verdict),
+            ProposedCommand::Line(line) => panic!("{line}"),
+        }
+    };
+    let jest = |report: &str| Verdict::Jest(report.to_owned());
+    for (script, command, verdict) in [
+        ("node --test test/", "node --test --test-reporter=tap test/", Verdict::Tap),
+        ("jest --ci", "npm test -- --json --outputFile=test-report.json", jest("test-report.json")),
+        (
+            "vitest",
+            "npm test -- --run --reporter=json --outputFile=test-report.json",
+            jest("test-report.json"),
+        ),
+        ("node test.js", "npm test", Verdict::Exit),
+        ("tsc && jest", "npm test", Verdict::Exit),
+        ("node --test --test-reporter=spec", "npm test", Verdict::Exit),
+        ("node --test 'test/*.js'", "npm test", Verdict::Exit),
+        ("jest --json --outputFile=x", "npm test", Verdict::Exit),
+    ] {
+        assert_eq!(
+            propose(&format!("{{\"test\": \"{script}\"}}"), "x"),
+            (command.to_owned(), verdict),
+            "{script}"
+        );
+    }
+    let (command, verdict) = propose(r#"{"test": "jest"}"#, "test-report.json");
+    assert!(command.ends_with("--outputFile=git-loop-report.json"), "{command}");
+    assert_eq!(verdict, jest("git-loop-report.json"));
+    assert_eq!(propose(r#"{"test": "node --test", "pretest": "tsc"}"#, "x").1, Verdict::Exit);
+}
+
+#[test]
 fn what_npm_init_writes_is_no_test() {
     let survey = survey(&[(
         "package.json",
@@ -245,6 +284,7 @@ fn go_cmake_and_make_are_templates_that_parse() {
         survey(&[("a.go", ""), ("a_test.go", ""), ("go.mod", ""), ("go.sum", ""), ("x/testdata/y.go", "")]);
     let file = accepted(&go, &render(&detect(&go), None, &alone()), true);
     assert_eq!(file.paths.mutable, ["**/*.go", "!**/*_test.go", "!**/testdata/**"]);
+    assert_eq!(file.check.format, contract::ReportFormat::GoJson);
 
     let cmake =
         survey(&[("CMakeLists.txt", ""), ("src/CMakeLists.txt", ""), ("src/a.c", ""), ("test/a.c", "")]);

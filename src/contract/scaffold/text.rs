@@ -167,6 +167,14 @@ fn check(proposal: &Proposal) -> Block {
             block.key("format", "junit", "JUnit XML: which tests ran and failed");
             block.key("report", report.clone(), "where; it must not exist before");
         }
+        Verdict::Tap => block.key("format", "tap", "the Test Anything Protocol: which tests ran and failed"),
+        Verdict::GoJson => {
+            block.key("format", "go-json", "the output of `go test -json`: which tests ran and failed");
+        }
+        Verdict::Jest(report) => {
+            block.key("format", "jest", "the JSON of jest or vitest: which tests ran and failed");
+            block.key("report", report.clone(), "where; it must not exist before");
+        }
         Verdict::Lines => {
             block.key(
                 "format",

@@ -533,7 +533,7 @@ fn faults_in_every_table_at_once() {
        |
     16 | from = "failures"
        |        ^^^^^^^^^^
-       = set check.format to the format of the test report: libtest, junit or lines
+       = set check.format to the format of the test report, such as junit, libtest or lines
 
     loop.toml:18:14: `limits.iterations = 0`: a limit of 0 is not "no limit"
        |

@@ -95,7 +95,7 @@ fn failures_without_a_report() {
        |
     19 | from = "failures"
        |        ^^^^^^^^^^
-       = set check.format to the format of the test report: libtest, junit or lines
+       = set check.format to the format of the test report, such as junit, libtest or lines
     "#);
 }
 

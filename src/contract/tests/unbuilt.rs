@@ -5,17 +5,6 @@ use insta::assert_snapshot;
 use super::bad;
 
 #[test]
-fn check_formats() {
-    assert_snapshot!(bad("\"libtest\"", "\"pytest\""), @r#"
-    loop.toml:13:10: `check.format = "pytest"` is not built yet
-       |
-    13 | format = "pytest"
-       |          ^^^^^^^^
-       = built so far: "libtest", "junit", "lines" or "none"
-    "#);
-}
-
-#[test]
 fn a_holdout() {
     assert_snapshot!(bad("[limits]", "[holdout]\ncommand = [\"./run.sh\"]\n[limits]"), @r"
     loop.toml:21:2: `[holdout]` is not built yet
