@@ -79,67 +79,67 @@ macro_rules! halt_reasons {
 
 halt_reasons! {
     /// The target is met and the check passes.
-    SuccessConditionMet = "success_condition_met", 10, "review and promotion, or a new loop";
+    SuccessConditionMet = "success_condition_met", 10, "review and promotion, or a renewal";
     /// A person has to look at a finding.
-    HumanRequired = "human_required", 11, "resolving the finding (not built yet), or a new loop";
+    HumanRequired = "human_required", 11, "resolving the finding, then git loop run";
     /// The baseline already meets the target.
-    NoActionableTasks = "no_actionable_tasks", 11, "a new loop with another target";
+    NoActionableTasks = "no_actionable_tasks", 11, "a renewal with another target";
     /// An operator stopped it.
-    OperatorStopped = "operator_stopped", 11, "git loop run --resume, or a new loop";
+    OperatorStopped = "operator_stopped", 11, "git loop run --resume, or a renewal";
     /// The iterations are used up.
-    MaxIterationsReached = "max_iterations_reached", 12, "a new loop with a higher limit";
+    MaxIterationsReached = "max_iterations_reached", 12, "a renewal with a higher limit";
     /// The worker changed what no loop may change.
-    BlockedPathModified = "blocked_path_modified", 13, "a new loop, signed by the approver";
+    BlockedPathModified = "blocked_path_modified", 13, "a renewal, signed by an approver";
     /// The check or what it collects was tampered with.
-    MetricIntegrityViolation = "metric_integrity_violation", 13, "a new loop, signed by the approver";
+    MetricIntegrityViolation = "metric_integrity_violation", 13, "a renewal, signed by an approver";
     /// The holdout check stayed red while the visible one was green.
-    RewardHackingDetected = "reward_hacking_detected", 13, "a new loop, signed by the approver";
+    RewardHackingDetected = "reward_hacking_detected", 13, "a renewal, signed by an approver";
     /// A credential reaches further than it may.
-    CredentialScopeInvalid = "credential_scope_invalid", 13, "a new loop, signed by the approver";
+    CredentialScopeInvalid = "credential_scope_invalid", 13, "a renewal, signed by an approver";
     /// A replay gave another verdict.
-    ObjectiveUnverified = "objective_unverified", 13, "a new loop, signed by the approver";
+    ObjectiveUnverified = "objective_unverified", 13, "a renewal, signed by an approver";
     /// The check disagrees with itself.
-    CheckFlaky = "check_flaky", 14, "mending the check, then a new loop";
+    CheckFlaky = "check_flaky", 14, "mending the check, then a new loop on it";
     /// The check leaves traces that change its next run.
-    CheckHasSideEffects = "check_has_side_effects", 14, "mending the check, then a new loop";
+    CheckHasSideEffects = "check_has_side_effects", 14, "mending the check, then a new loop on it";
     /// The check depends on something outside its tree.
-    CheckNotHermetic = "check_not_hermetic", 14, "mending the check, then a new loop";
+    CheckNotHermetic = "check_not_hermetic", 14, "mending the check, then a new loop on it";
     /// Something crossed the isolation of the check.
-    HermeticityViolation = "hermeticity_violation", 14, "mending the check, then a new loop";
+    HermeticityViolation = "hermeticity_violation", 14, "mending the check, then a new loop on it";
     /// The check does not notice planted faults.
-    CheckInadequate = "check_inadequate", 15, "strengthening the check, then a new loop";
+    CheckInadequate = "check_inadequate", 15, "strengthening the check, then a new loop on it";
     /// An escalation waits for an answer.
-    EscalationPending = "escalation_pending", 16, "a signed ack (not built yet)";
+    EscalationPending = "escalation_pending", 16, "a signed ack (not built yet), or a renewal";
     /// A reviewer said no.
-    ReviewerRejected = "reviewer_rejected", 16, "a new loop";
+    ReviewerRejected = "reviewer_rejected", 16, "a renewal with what the reviewer misses";
     /// Too many iterations in a row were not accepted.
-    NoProgressDetected = "no_progress_detected", 17, "a new loop with another approach";
+    NoProgressDetected = "no_progress_detected", 17, "a renewal with another approach";
     /// The same tests failed each time.
-    SameFailureRepeated = "same_failure_repeated", 17, "a new loop with another approach";
+    SameFailureRepeated = "same_failure_repeated", 17, "a renewal with another approach";
     /// The failing sets go round in circles.
-    OscillationDetected = "oscillation_detected", 17, "a new loop with another approach";
+    OscillationDetected = "oscillation_detected", 17, "a renewal with another approach";
     /// One test was broken again and again.
-    SameTestRegressed = "same_test_regressed", 17, "a new loop with another approach";
+    SameTestRegressed = "same_test_regressed", 17, "a renewal with another approach";
     /// Two tests exclude each other.
-    UnsatisfiableConstraints = "unsatisfiable_constraints", 17, "a new loop with another objective";
+    UnsatisfiableConstraints = "unsatisfiable_constraints", 17, "a renewal with another objective";
     /// Nothing was ever accepted.
-    InfeasibleSuspected = "infeasible_suspected", 17, "a new loop with another objective";
+    InfeasibleSuspected = "infeasible_suspected", 17, "a renewal with another objective";
     /// Too many local defenses were tried.
-    LocalDefenseLimit = "local_defense_limit", 17, "a new loop with another approach";
+    LocalDefenseLimit = "local_defense_limit", 17, "a renewal with another approach";
     /// Money or tokens are spent.
-    BudgetExceeded = "budget_exceeded", 18, "a new loop with a higher limit";
+    BudgetExceeded = "budget_exceeded", 18, "a renewal with a higher limit";
     /// One iteration cost far more than those before it.
-    CostAnomaly = "cost_anomaly", 18, "mending its cause, then a new loop";
+    CostAnomaly = "cost_anomaly", 18, "finding its cause, then a renewal";
     /// The time is up.
-    DeadlineExceeded = "deadline_exceeded", 18, "a new loop with a longer duration";
+    DeadlineExceeded = "deadline_exceeded", 18, "a renewal with a longer duration";
     /// Nobody heard from the runner.
-    HeartbeatStale = "heartbeat_stale", 19, "a signed ack (not built yet), or a new loop";
+    HeartbeatStale = "heartbeat_stale", 19, "a signed ack (not built yet), or a renewal";
     /// The model is not the one that was pinned.
-    ModelDriftDetected = "model_drift_detected", 19, "a signed ack (not built yet), or a new loop";
+    ModelDriftDetected = "model_drift_detected", 19, "a signed ack (not built yet), or a renewal";
     /// Too many diffs were accepted unread.
-    ComprehensionDebtExceeded = "comprehension_debt_exceeded", 19, "a signed ack (not built yet), or a new loop";
+    ComprehensionDebtExceeded = "comprehension_debt_exceeded", 19, "reading what was accepted, then a renewal";
     /// The context does not fit.
-    ContextBudgetUnsatisfiable = "context_budget_unsatisfiable", 19, "a signed ack (not built yet), or a new loop";
+    ContextBudgetUnsatisfiable = "context_budget_unsatisfiable", 19, "a signed ack (not built yet), or a renewal";
     /// A ledger does not verify or a rollback failed.
     InvariantFailed = "invariant_failed", 20, "rollback (not built yet); see what an intact clone has";
     /// The repository or the machine is not fit.
@@ -147,7 +147,7 @@ halt_reasons! {
     /// The contract asks for isolation that this machine cannot enforce.
     IsolationUnsatisfiable = "isolation_unsatisfiable", 30, "mending it, then git loop run";
     /// The worker failed.
-    ExecutionFailure = "execution_failure", 40, "mending the worker, then a new loop";
+    ExecutionFailure = "execution_failure", 40, "mending the worker, then a renewal";
     /// A fault of git-loop; never written into a ledger.
     InternalError = "internal_error", 50, "git loop run";
 }

@@ -7,6 +7,7 @@
 //! | [`contract`] | `loop.toml` as types, with faults that name their place; resolved and frozen as `contract.json` |
 //! | [`ledger`] | records, receipts, state and its fold; append by compare-and-swap; verification |
 //! | [`decide`] | the decision: evidence in, decision out |
+//! | [`explain`] | why a loop halted: trajectory, verdict, the next command |
 //! | [`iterate`] | the iteration as a transaction; crash recovery; resume |
 //! | [`worker`] | what a worker says it used |
 //! | [`check`] | test reports, metrics, the judgement of one run: bytes in, facts out |
@@ -31,6 +32,7 @@ pub mod decide;
 pub mod error;
 pub mod escape;
 pub mod exit;
+pub mod explain;
 pub mod gate;
 pub mod git;
 pub mod guard;

@@ -6,6 +6,7 @@ mod attacks;
 mod bad_input;
 mod decisions;
 mod docs;
+mod explain;
 
 mod demo;
 mod findings;

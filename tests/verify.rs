@@ -11,11 +11,11 @@ use crate::support::{TestEnv, tool};
 #[derive(Clone)]
 pub struct Forge {
     files: BTreeMap<String, (String, Vec<u8>)>,
-    parents: Vec<String>,
+    pub parents: Vec<String>,
     message: String,
     author_date: String,
     committer_date: String,
-    key: Option<String>,
+    pub key: Option<String>,
 }
 
 impl Forge {
@@ -43,7 +43,7 @@ impl Forge {
         }
     }
 
-    fn json(&self, path: &str) -> Value {
+    pub fn json(&self, path: &str) -> Value {
         serde_json::from_slice(&self.files[path].1).unwrap()
     }
 
@@ -60,8 +60,16 @@ impl Forge {
         self
     }
 
+    /// Changes `contract.json` at a JSON pointer.
+    pub fn contract(mut self, pointer: &str, value: Value) -> Self {
+        let mut contract = self.json("contract.json");
+        *contract.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = value;
+        self.set_json("contract.json", &contract);
+        self
+    }
+
     /// Changes `.loop_state.json` at a JSON pointer.
-    fn state(mut self, pointer: &str, value: Value) -> Self {
+    pub fn state(mut self, pointer: &str, value: Value) -> Self {
         let mut state = self.json(".loop_state.json");
         *state.pointer_mut(pointer).unwrap_or_else(|| panic!("{pointer}")) = value;
         self.set_json(".loop_state.json", &state);
@@ -75,7 +83,7 @@ impl Forge {
         self
     }
 
-    fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
+    pub fn with(mut self, change: impl FnOnce(&mut Self)) -> Self {
         change(&mut self);
         self
     }

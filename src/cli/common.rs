@@ -317,6 +317,8 @@ impl Proof {
                 self.0.extend(body.receipt.check.as_ref().and_then(|check| check.report));
                 self.0.push(step.id);
             }
+            // Of a renewal whose base was checked once more.
+            Body::Baseline(body) if body.target_met => self.0.extend(body.check.report),
             Body::Review(_) => self.0.push(step.id),
             _ => {}
         }

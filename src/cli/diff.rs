@@ -13,6 +13,8 @@ use crate::oid::Oid;
 use crate::render::diff::unified;
 
 /// Show what a loop changed: from its base to green, or what one iteration proposed.
+///
+/// Of a renewal that is from the base of the first loop of the line, as all of them are reviewed together.
 #[derive(Debug, Args)]
 pub struct DiffArgs {
     /// The loop.
@@ -38,7 +40,7 @@ pub fn run(context: &Context, args: &DiffArgs) -> Result<Reply> {
         }
     })?;
     let (old, new) = match (asked, pair) {
-        (None, _) => (chain.contract.base.commit, chain.tip.state.last_green_commit),
+        (None, _) => (chain.contract.origin(), chain.tip.state.last_green_commit),
         (Some(_), Some((base, Some(candidate)))) => (base, candidate),
         (Some(number), Some((_, None))) => {
             return Err(Error::usage(format!(

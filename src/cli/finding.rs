@@ -10,6 +10,7 @@ use crate::at::At;
 use crate::error::{Error, Kind, Result};
 use crate::git::Repo;
 use crate::ledger::append::{Tip, draft, publish};
+use crate::ledger::load::load;
 use crate::ledger::message::one_line;
 use crate::ledger::record::{Body, FindingAction, FindingBody, Record, Role, Severity};
 use crate::ledger::trust::TrustRoot;
@@ -172,6 +173,12 @@ fn open_findings(tip: &Tip) -> Vec<(Oid, Severity)> {
     tip.state.findings.iter().map(|open| (open.record.unwrap_or(tip.id), open.severity)).collect()
 }
 
+/// The record of a finding that came with the loop that this one renews. Only for showing: the contract names it by its hash, and
+/// whether that ledger holds is another question.
+fn inherited(repo: &Repo, id: Oid) -> Option<Record> {
+    load(repo, id.0).ok().map(|loaded| loaded.peek().record.clone())
+}
+
 fn open_finding(tip: &Tip, named: &str) -> Result<(Oid, Severity)> {
     let id = &tip.contract.loop_id;
     let open = open_findings(tip);
@@ -198,10 +205,10 @@ fn list(repo: &Repo, trust: &TrustRoot, id: &str) -> Result<Reply> {
     let mut text = String::new();
     let mut open = Vec::new();
     for (record_id, severity) in open_findings(&tip) {
-        let record = findings.iter().find(|(id, _)| *id == record_id).map(|(_, record)| record);
-        let (at, who, message) = match record {
+        let own = findings.iter().find(|(id, _)| *id == record_id).map(|(_, record)| record.clone());
+        let (at, who, message) = match own.or_else(|| inherited(repo, record_id)) {
             Some(Record { at, actor, body: Body::Finding(body), .. }) => {
-                (at.to_string(), actor.principal.clone(), body.message.clone())
+                (at.to_string(), actor.principal, body.message)
             }
             _ => (String::new(), String::new(), String::new()),
         };

@@ -14,6 +14,7 @@ mod checkpoint;
 mod common;
 mod demo;
 mod diff;
+mod explain;
 mod finding;
 mod gate;
 mod hook;
@@ -23,6 +24,7 @@ mod list;
 mod log;
 mod promote;
 mod record;
+mod renew;
 mod review;
 mod run;
 mod show;
@@ -81,8 +83,10 @@ enum Command {
     List(list::ListArgs),
     Log(log::LogArgs),
     Show(show::ShowArgs),
+    Explain(explain::ExplainArgs),
     Diff(diff::DiffArgs),
     Stop(stop::StopArgs),
+    Renew(renew::RenewArgs),
     Review(review::ReviewArgs),
     Promote(promote::PromoteArgs),
     Finding(finding::FindingArgs),
@@ -131,7 +135,6 @@ pub fn main() -> std::process::ExitCode {
 
 /// Commands that are planned and not built yet.
 const PLANNED: &[&str] = &[
-    "renew",
     "rollback",
     "context",
     "invocation",
@@ -144,7 +147,6 @@ const PLANNED: &[&str] = &[
     "attest",
     "export",
     "measure",
-    "explain",
     "cost",
     "report",
     "watch",
@@ -173,12 +175,7 @@ fn run_with(args: impl IntoIterator<Item = OsString>, host: HostEnv) -> ExitCode
                 let json = args.iter().any(|arg| arg == "--json");
                 let ui = Ui::new(json, false, ColorChoice::Auto, true, &host);
                 let error = Error::usage(format!("git loop {name} is not built yet"));
-                return ui.finish(Err(match name {
-                    "renew" => {
-                        error.hint("start another loop: git loop start <new-id> -f FILE --base <green>")
-                    }
-                    _ => error.hint("see what there is: git loop -h"),
-                }));
+                return ui.finish(Err(error.hint("see what there is: git loop -h")));
             }
             if args.iter().any(|arg| arg == "--json") {
                 let text = error.render().to_string();
@@ -208,8 +205,10 @@ fn dispatch(context: &Context, command: Command) -> Result<Reply, Error> {
         Command::List(args) => list::run(context, &args),
         Command::Log(args) => log::run(context, &args),
         Command::Show(args) => show::run(context, &args),
+        Command::Explain(args) => explain::run(context, &args),
         Command::Diff(args) => diff::run(context, &args),
         Command::Stop(args) => stop::run(context, &args),
+        Command::Renew(args) => renew::run(context, &args),
         Command::Review(args) => review::run(context, &args),
         Command::Promote(args) => promote::run(context, &args),
         Command::Finding(args) => finding::run(context, &args),

@@ -1,19 +1,21 @@
 use std::fmt::Write as _;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::Context;
 use super::common::{find_loop, iteration_number, verified_with};
 use super::ui::{Reply, Tone};
 use crate::error::{Error, Result, ResultExt};
 use crate::escape::escape_terminal;
+use crate::explain::Watch;
 use crate::git::Repo;
 use crate::ledger::message::{one_line, subject, verb};
 use crate::ledger::receipt::{CheckReceipt, GuardViolation, NoReport, Receipt, RunReceipt};
 use crate::ledger::record::{Body, Kind};
 use crate::ledger::trust::TrustRoot;
-use crate::ledger::verify::Step;
+use crate::ledger::verify::{Chain, Step};
+use crate::render;
 use crate::render::line::plural;
 
 /// The most entries of a list that are shown to a person.
@@ -31,6 +33,9 @@ pub struct ShowArgs {
     /// Print this file of the record's evidence instead, for example worker.log or check.stdout.
     #[arg(long, value_name = "NAME")]
     evidence: Option<String>,
+    /// Print instead which row and which stop applied, and the values that were compared.
+    #[arg(long, conflicts_with = "evidence")]
+    why: bool,
 }
 
 pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
@@ -40,7 +45,11 @@ pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
     let asked =
         args.iteration.as_deref().map(|text| iteration_number("show", &found.id, text)).transpose()?;
     let mut wanted: Option<Step> = None;
+    let mut watch = Watch::new(asked);
     let chain = verified_with(&repo, &found, &trust, |step| {
+        if args.why {
+            watch.see(step);
+        }
         let number = match &step.record.body {
             Body::Baseline(_) => 0,
             Body::Iteration(body) => body.receipt.iteration,
@@ -71,6 +80,25 @@ pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
         let bytes = repo.read_blob(blob.0).or_workspace(|| format!("evidence {name} cannot be read"))?;
         let shown = String::from_utf8_lossy(&bytes);
         return Ok(Reply::text(escape_terminal(&shown)).paged().field("evidence", shown.as_ref()));
+    }
+    let mut fields = about(&chain, &step);
+    if args.why {
+        let Some(reasons) = watch.reasons(&chain.contract) else {
+            return Err(Error::internal("the record was seen, and what it was decided by was not"));
+        };
+        let text = format!(
+            "{}\n{}",
+            context.ui.out().tone(Tone::Bold, &subject(&chain.contract, &step.record)),
+            render::why::reasons(&reasons)
+        );
+        if let Body::Iteration(body) = &step.record.body {
+            fields.insert("decision".to_owned(), json!(body.receipt.decision));
+        }
+        return Ok(Reply::text(text)
+            .paged()
+            .status(chain.tip.state.status.as_str())
+            .fields(fields)
+            .field("why", json!(reasons)));
     }
     let paint = context.ui.out();
     let mut text = format!("{}\n", paint.tone(Tone::Bold, &subject(&chain.contract, &step.record)));
@@ -106,12 +134,20 @@ pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
     Ok(reply
         .paged()
         .status(chain.tip.state.status.as_str())
-        .field("loop", found.id.as_str())
-        .field("run_id", json!(chain.contract_record))
-        .field("contract_id", json!(chain.contract_record.contract_id()))
-        .field("iteration", json!(step.state.iteration))
-        .field("record_id", json!(step.id))
+        .fields(fields)
         .field("record", json!(step.record)))
+}
+
+/// Which record of which loop it is about.
+fn about(chain: &Chain, step: &Step) -> Map<String, Value> {
+    let mut fields = Map::new();
+    let mut put = |name: &str, value: Value| fields.insert(name.to_owned(), value);
+    put("loop", json!(chain.contract.loop_id));
+    put("run_id", json!(chain.contract_record));
+    put("contract_id", json!(chain.contract_record.contract_id()));
+    put("iteration", json!(step.state.iteration));
+    put("record_id", json!(step.id));
+    fields
 }
 
 /// The last lines of what a failed worker said: of its stderr, else of its stdout.
@@ -119,7 +155,7 @@ fn last_words(repo: &Repo, step: &Step) -> (&'static str, Vec<String>) {
     for name in ["worker.stderr", "worker.log"] {
         let blob = step.evidence.iter().find(|(entry, _)| entry == name).map(|(_, id)| id.0);
         let Some(bytes) = blob.and_then(|id| repo.read_blob(id).ok()) else { continue };
-        let lines = crate::render::line::tail(&bytes, 5);
+        let lines = render::line::tail(&bytes, 5);
         if !lines.is_empty() {
             return (name, lines);
         }

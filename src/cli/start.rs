@@ -7,6 +7,7 @@ use serde_json::json;
 use super::Context;
 use super::common::{principals, result_fields};
 use super::ui::Reply;
+use crate::at::At;
 use crate::contract::{self, Contract, LoopFile};
 use crate::error::{Error, Result, ResultExt};
 use crate::escape::escape_terminal;
@@ -19,7 +20,7 @@ use crate::iterate::start::{create, freeze, must_be_new};
 use crate::ledger::append::{Author, Tip};
 use crate::ledger::message::one_line;
 use crate::ledger::trust::TrustRoot;
-use crate::render::line::plural;
+use crate::render::line::{plural, span};
 
 /// The file that is read if none is named.
 const DEFAULT_FILE: &str = "loop.toml";
@@ -74,7 +75,7 @@ pub(super) fn start(
     let principals = principals(&signer, &trust)?;
     let (contract, principal, warnings) = freeze(repo, &id, &file, base, &trust, &principals)?;
     warn(context, repo, &contract, &path, &warnings);
-    create(repo, refs, contract, &signer, principal)
+    create(repo, refs, contract, &signer, principal, At::now())
 }
 
 fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
@@ -134,7 +135,7 @@ fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
         measured.seconds,
         plural(u64::from(limits.iterations), "iteration", "iterations"),
         limits.cost_usd,
-        super::status::span(limits.duration_seconds),
+        span(limits.duration_seconds),
     );
     if measured.no_verdict {
         context.ui.warn(
@@ -169,7 +170,7 @@ fn warn(context: &Context, repo: &Repo, contract: &Contract, terms: &Path, warni
 }
 
 /// Where the terms are: `file`, or `loop.toml` at the top of the work tree.
-fn terms_path(context: &Context, repo: &Repo, file: Option<&Path>) -> PathBuf {
+pub(super) fn terms_path(context: &Context, repo: &Repo, file: Option<&Path>) -> PathBuf {
     match file {
         Some(file) => context.directory.join(file),
         None => repo.worktree_root().unwrap_or(&context.directory).join(DEFAULT_FILE),
@@ -177,7 +178,7 @@ fn terms_path(context: &Context, repo: &Repo, file: Option<&Path>) -> PathBuf {
 }
 
 /// The terms that `path` holds; `file` is what was asked for.
-fn read_file(context: &Context, path: &Path, file: Option<&Path>) -> Result<LoopFile> {
+pub(super) fn read_file(context: &Context, path: &Path, file: Option<&Path>) -> Result<LoopFile> {
     let shown = file.unwrap_or(Path::new(DEFAULT_FILE)).display().to_string();
     let bytes = std::fs::read(path).map_err(|cause| {
         Error::usage(format!("{shown} cannot be read"))

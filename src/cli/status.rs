@@ -13,6 +13,7 @@ use crate::ledger::append::Tip;
 use crate::ledger::message::one_line;
 use crate::ledger::record::{Body, HaltedBy, Record, Status, Verdict};
 use crate::ledger::trust::TrustRoot;
+use crate::render::line::span;
 use crate::render::status::{next_step, spent, why};
 
 /// Show where a loop stands, why, and what to do next.
@@ -58,6 +59,12 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result<Reply> {
         paint.tone(tone, &state.status.as_str().replace('_', " "))
     );
     let _ = writeln!(text, "  objective   {}", one_line(&tip.contract.objective, 200));
+    if let Some(renewal) = &tip.contract.renewal {
+        let terms: Vec<&str> = renewal.changed.iter().map(|changed| changed.term.as_str()).collect();
+        let changed =
+            if terms.is_empty() { String::new() } else { format!(", with other {}", terms.join(", ")) };
+        let _ = writeln!(text, "  renews      {}{}", renewal.loop_id, one_line(&changed, 200));
+    }
     let measured = match state.best_metric {
         Some(best) => {
             format!("{best} (baseline {}, ", number(state.baseline.as_ref().and_then(|base| base.metric)))
@@ -118,13 +125,4 @@ fn said(record: &Record) -> Option<String> {
 
 fn number(metric: Option<f64>) -> String {
     metric.map_or_else(|| "none".to_owned(), |metric| metric.to_string())
-}
-
-/// Seconds as people say them.
-pub fn span(seconds: u64) -> String {
-    match seconds {
-        0..60 => format!("{seconds}s"),
-        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
-        _ => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
-    }
 }

@@ -1,4 +1,5 @@
-use std::collections::HashSet;
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::fmt::Write as _;
 
 use clap::Args;
@@ -7,10 +8,14 @@ use serde_json::json;
 use super::Context;
 use super::common::{BadRef, LoopHere, NO_LOOPS, all_loops_and_bad_refs, find_loop, head_warning, verified};
 use super::ui::{Reply, Tone};
+use crate::at::At;
+use crate::contract::RenewalTerms;
 use crate::error::{Error, Result};
 use crate::exit::ExitCode;
 use crate::git::{LoopId, Repo};
 use crate::ledger::trust::TrustRoot;
+use crate::ledger::verify::{Chain, verify_ledger};
+use crate::oid::Oid;
 
 /// Verify signatures, roles, chain, fold and every decision again, offline.
 ///
@@ -76,9 +81,14 @@ pub fn run(context: &Context, args: &VerifyArgs) -> Result<Reply> {
     let mut list = Vec::new();
     let mut failed: Vec<Error> = Vec::new();
     let mut said = HashSet::new();
+    let mut held = Held::new();
     for found in &loops {
-        match verified(&repo, found, &trust) {
-            Ok(chain) => {
+        let whole = verified(&repo, found, &trust).and_then(|chain| {
+            let line = ancestors(&repo, &chain, &trust, &mut held)?;
+            Ok((chain, line))
+        });
+        match whole {
+            Ok((chain, line)) => {
                 let mut warnings = chain.warnings.clone();
                 // A head that is none is told of as a bad ref.
                 if !bad.iter().any(|bad| bad.id.as_ref() == Some(&found.id)) {
@@ -99,10 +109,14 @@ pub fn run(context: &Context, args: &VerifyArgs) -> Result<Reply> {
                     chain.decisions,
                     found.tip
                 );
+                for parent in &line {
+                    let _ =
+                        writeln!(text, "   {}: renews {parent}, whose ledger holds up to there", found.id);
+                }
                 list.push(json!({
                     "loop": found.id.as_str(), "ok": true, "records": chain.records, "decisions": chain.decisions,
                     "ledger_tip": found.tip, "contract_id": chain.contract_record.contract_id(),
-                    "run_id": chain.contract_record, "warnings": warnings,
+                    "run_id": chain.contract_record, "renews": line, "warnings": warnings,
                 }));
             }
             Err(error) => {
@@ -135,4 +149,30 @@ pub fn run(context: &Context, args: &VerifyArgs) -> Result<Reply> {
         .field("loops", list)
         .field("believed", json!(BELIEVED))
         .exit(ExitCode::INVARIANT))
+}
+
+/// What a ledger says of its own parent, by the record up to which it was verified.
+type Held = HashMap<Oid, Option<RenewalTerms>>;
+
+/// Verifies the ledgers that `chain` renews, each up to the record after which it was renewed, as far as they are here. Gives their
+/// loops, the parent first.
+fn ancestors(repo: &Repo, chain: &Chain, trust: &TrustRoot, held: &mut Held) -> Result<Vec<String>> {
+    let mut line = Vec::new();
+    let mut renewal = chain.contract.renewal.clone();
+    while let Some(RenewalTerms { loop_id, tip, .. }) = renewal {
+        if repo.read_kind(tip.0, gix::object::Kind::Commit).is_err() {
+            // That it is missing was said when the child was verified.
+            break;
+        }
+        renewal = match held.entry(tip) {
+            Entry::Occupied(known) => known.get().clone(),
+            Entry::Vacant(unknown) => {
+                let id: LoopId = loop_id.parse()?;
+                let parent = verify_ledger(repo, &id, tip.0, trust, At::now(), |_| {})?;
+                unknown.insert(parent.contract.renewal.clone()).clone()
+            }
+        };
+        line.push(loop_id);
+    }
+    Ok(line)
 }

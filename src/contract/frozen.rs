@@ -10,6 +10,7 @@ use super::file::{
     UnknownCost, Usage,
 };
 use super::lasting::LastingTerms;
+use super::renewal::RenewalTerms;
 use crate::canonical::{self, CanonicalError};
 use crate::check::{Format, MetricSource as MetricFrom};
 use crate::git::ObjectError;
@@ -39,6 +40,8 @@ pub struct Contract {
     pub loop_id: String,
     /// The contract that this one renews; null for a new loop.
     pub parent: Option<Oid>,
+    /// What else it says of that contract; null exactly if `parent` is.
+    pub renewal: Option<RenewalTerms>,
     /// What the loop is for.
     pub objective: String,
     /// What kind of change it makes.
@@ -332,13 +335,23 @@ impl Contract {
         if contract.rules != RULES {
             return Err(ContractError::Rules(contract.rules));
         }
-        contract.check_terms().map_err(|why| ContractError::Terms(why.to_owned()))?;
+        contract.valid_terms()?;
         let metric = &contract.metric;
         MetricFrom::from_parts(metric.from.as_str(), metric.pattern.as_deref(), metric.pointer.as_deref())
             .map_err(|error| ContractError::NotBuilt(error.to_string()))?;
         Format::parse_name(contract.check.format.as_str())
             .map_err(|error| ContractError::NotBuilt(error.to_string()))?;
         Ok(contract)
+    }
+
+    /// Whether a loop may be started with these terms.
+    pub fn valid_terms(&self) -> Result<(), ContractError> {
+        self.check_terms().map_err(|why| ContractError::Terms(why.to_owned()))
+    }
+
+    /// The base of the first loop of a line of renewals; of a loop that renews none its own.
+    pub fn origin(&self) -> Oid {
+        self.renewal.as_ref().map_or(self.base.commit, |renewal| renewal.origin)
     }
 
     /// The rules that `start` enforces, again: a contract may have been signed without it.
@@ -365,6 +378,7 @@ impl Contract {
         within(self.metric.target.is_finite(), "metric.target is not a number")?;
         within(self.metric.min_improvement >= 0.0, "metric.min_improvement is negative")?;
         within(!self.sandbox.allowed.is_empty(), "sandbox.allowed is empty")?;
+        within(self.parent.is_some() == self.renewal.is_some(), "parent and renewal do not fit each other")?;
         let read =
             matches!(self.metric.from, MetricSource::Failures | MetricSource::Exit | MetricSource::Verdict);
         let plain = self.check.format == ReportFormat::None && self.check.report.is_none();

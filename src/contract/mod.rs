@@ -9,6 +9,7 @@
 //! | `validate`, `pattern`, `lint` | the rules that a schema cannot say; faults and warnings |
 //! | [`problem`] | how a fault of the file is told: place, message, excerpt, hint |
 //! | [`resolve`] and [`frozen`] | the file resolved against a base commit; `contract.json` |
+//! | [`renewal`] and [`overrides`] | what a contract says of the one that it renews; limits from the command line |
 //! | [`scaffold`] | a first `loop.toml` for the project that is found |
 //! | [`table`] | the generated reference of every key, and the JSON Schema |
 
@@ -20,9 +21,11 @@ mod judge;
 pub mod lasting;
 mod lint;
 pub mod money;
+pub mod overrides;
 pub mod parse;
 mod pattern;
 pub mod problem;
+pub mod renewal;
 pub mod resolve;
 mod sandbox;
 pub mod scaffold;
@@ -40,8 +43,10 @@ pub use file::{
 };
 pub use frozen::{CommandLine, Contract, ContractError, Guards, NetworkTerms, PathSets};
 pub use money::Dollars;
+pub use overrides::LimitOverrides;
 pub use parse::{Parsed, parse, parse_bytes};
 pub use problem::{LoopFileError, Problem, Warning};
+pub use renewal::{ChangedTerm, RenewalTerms};
 
 /// The id of the schema of `loop.toml`.
 pub const SCHEMA_ID: &str = "git-loop/loop-file/v1";

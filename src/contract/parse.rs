@@ -87,7 +87,7 @@ fn read(source: &Source<'_>) -> Result<Parsed, (Vec<Problem>, usize)> {
 }
 
 /// A fault that the TOML reader found.
-fn syntax_problem(source: &Source<'_>, error: &TomlError) -> Problem {
+pub(super) fn syntax_problem(source: &Source<'_>, error: &TomlError) -> Problem {
     let span = error.span().unwrap_or(0..0);
     if error.message() == "duplicate key" {
         let key = source.text().get(span.clone()).unwrap_or_default().trim().to_owned();

@@ -97,6 +97,7 @@ pub fn resolve(
         rules: RULES,
         loop_id: id.to_string(),
         parent: None,
+        renewal: None,
         objective: file.objective.clone(),
         class: file.class,
         base: Base { commit: Oid(base), tree: Oid(tree) },

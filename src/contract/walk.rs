@@ -45,6 +45,16 @@ impl<'t> Walk<'t> {
         walk
     }
 
+    /// Walks a document that is one table of a whole one.
+    pub(super) fn section(source: &'t Source<'t>, table: &mut DeTable<'_>, name: &str) -> Self {
+        let mut walk =
+            Self { source, problems: Vec::new(), omitted: 0, places: BTreeMap::new(), broken: Vec::new() };
+        let fields: Vec<Field> =
+            shape::root().fields().iter().filter(|field| field.name == name).cloned().collect();
+        walk.table(&fields, "", &(0..0), table);
+        walk
+    }
+
     /// Whether `path` or something below it cannot become a typed value.
     pub(super) fn is_broken(&self, path: &str) -> bool {
         self.broken.iter().any(|broken| is_at_or_below(broken, path))

@@ -21,6 +21,10 @@ pub struct Costs {
 /// From which known cost on one may be an anomaly.
 const FIRST_COMPARED: u32 = 4;
 
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "rounding to the nearest binary64 is part of the rule, or for people"
+)]
 impl Costs {
     /// The costs so far and one more.
     #[must_use]
@@ -46,11 +50,32 @@ impl Costs {
         let sum = u128::from(self.sum.micros());
         let Some(above) = (n * u128::from(cost.micros())).checked_sub(sum) else { return false };
         let spread = n.saturating_mul(self.squares).saturating_sub(sum.saturating_mul(sum));
-        #[allow(clippy::cast_precision_loss, reason = "rounding to the nearest binary64 is part of the rule")]
         let (above, spread) = (above as f64, spread as f64);
         spread > 0.0 && above * above > sigma * sigma * spread
     }
+
+    /// Their mean in dollars, for people.
+    pub fn mean_usd(self) -> Option<f64> {
+        (self.known > 0).then(|| self.sum.micros() as f64 / f64::from(self.known) / MICROS)
+    }
+
+    /// Their population standard deviation in dollars, for people.
+    pub fn deviation_usd(self) -> Option<f64> {
+        let n = u128::from(self.known);
+        let sum = u128::from(self.sum.micros());
+        let spread = n.saturating_mul(self.squares).saturating_sub(sum.saturating_mul(sum));
+        (self.known > 0).then(|| (spread as f64).sqrt() / f64::from(self.known) / MICROS)
+    }
+
+    /// What a cost must be more than to be an anomaly, in dollars, for people; none while there are too few, or where they do
+    /// not vary.
+    pub fn bound_usd(self, sigma: f64) -> Option<f64> {
+        let deviation = self.deviation_usd().filter(|deviation| *deviation > 0.0)?;
+        (self.known + 1 >= FIRST_COMPARED).then_some(self.mean_usd()? + sigma * deviation)
+    }
 }
+
+const MICROS: f64 = 1e6;
 
 /// A `u128` as a string of decimal digits, as JSON numbers are not that large.
 mod decimal {

@@ -56,14 +56,29 @@ impl FailingSets {
 
     /// Whether the last set is one that was there before, with another one between: the first part of an oscillation.
     pub fn returned(&self) -> bool {
-        let Some(last) = (self.count as usize).checked_sub(1) else { return false };
+        self.returned_from().is_some()
+    }
+
+    /// The position of the first set that the last one equals, if another one stands between them.
+    pub fn returned_from(&self) -> Option<usize> {
+        let last = (self.count as usize).checked_sub(1)?;
         let same = |at: usize| {
             self.histories.iter().all(|history| {
                 let marks = history.failed.as_bytes();
                 marks.get(at) == marks.get(last)
             })
         };
-        (0..last).find(|at| same(*at)).is_some_and(|first| (first + 1..last).any(|at| !same(at)))
+        let first = (0..last).find(|at| same(*at))?;
+        (first + 1..last).any(|at| !same(at)).then_some(first)
+    }
+
+    /// The sets in which exactly one of the tests `a` and `b` is, repeats dropped: the position of each, and whether it is `a`.
+    pub fn alternation(&self, a: &str, b: &str) -> Vec<(usize, bool)> {
+        let of = |test: &str| {
+            let known = self.histories.iter().find(|history| history.tests.iter().any(|one| one == test));
+            known.map_or("", |history| history.failed.as_str())
+        };
+        alternate(of(a), of(b)).collect()
     }
 
     /// Two tests that exclude each other: of the sets in which exactly one of them is, repeats dropped, the sequence reads
@@ -72,24 +87,20 @@ impl FailingSets {
         let pairs = self.histories.iter().enumerate().flat_map(|(at, one)| {
             self.histories[at + 1..]
                 .iter()
-                .filter(|other| alternations(&one.failed, &other.failed) >= 4)
+                .filter(|other| alternate(&one.failed, &other.failed).count() >= 4)
                 .filter_map(|other| Some((one.tests.first()?, other.tests.first()?)))
         });
         pairs.map(|(a, b)| if a < b { (a.as_str(), b.as_str()) } else { (b.as_str(), a.as_str()) }).min()
     }
 }
 
-/// The length of the sequence of those sets in which exactly one of two tests is, repeats dropped.
-fn alternations(one: &str, other: &str) -> u32 {
+/// Those sets in which exactly one of two tests is, repeats dropped: the position of each, and whether it is the first test.
+fn alternate<'a>(one: &'a str, other: &'a str) -> impl Iterator<Item = (usize, bool)> + use<'a> {
     let mut last = None;
-    let mut length = 0;
-    for (a, b) in one.bytes().zip(other.bytes()).filter(|(a, b)| a != b) {
-        if last != Some((a, b)) {
-            last = Some((a, b));
-            length += 1;
-        }
-    }
-    length
+    let exactly_one = one.bytes().zip(other.bytes()).enumerate().filter(|(_, (a, b))| a != b);
+    exactly_one
+        .map(|(at, (a, _))| (at, a == IN as u8))
+        .filter(move |(_, first)| last.replace(*first) != Some(*first))
 }
 
 #[cfg(test)]

@@ -1,8 +1,10 @@
 //! The limits: all hard. First match wins, in the order of [`Limit`].
 
-use super::{Evidence, Outcome, Row, unknown_cost_stops};
+use super::facts::{Consideration, Facts, Relation, Seconds};
+use super::rows::Case;
+use super::{FailingSets, Outcome, Row};
 use crate::canonical::sha256_of;
-use crate::contract::{Contract, OnFailure};
+use crate::contract::{Contract, OnFailure, UnknownCost};
 use crate::exit::HaltReason;
 use crate::ledger::record::Remaining;
 use crate::ledger::state::State;
@@ -66,126 +68,273 @@ pub struct Stop {
     pub halt_reason: HaltReason,
 }
 
-impl Stop {
-    fn new(limit: Limit, halt_reason: HaltReason) -> Self {
-        Self { limit, halt_reason }
-    }
+/// The stops in the order in which they are asked after an iteration. Time is asked twice: a worker or a check that ran into the
+/// end of it says nothing about the objective.
+const AFTER: [Ask; 12] = [
+    Ask::RanIntoDeadline,
+    Ask::Of(Limit::WorkerFailed),
+    Ask::Of(Limit::Cost),
+    Ask::Of(Limit::CostAnomaly),
+    Ask::Of(Limit::Deadline),
+    Ask::Of(Limit::TargetMet),
+    Ask::Of(Limit::Unsatisfiable),
+    Ask::Of(Limit::Oscillation),
+    Ask::Of(Limit::SameTestRegressed),
+    Ask::Of(Limit::Iterations),
+    Ask::Of(Limit::NoProgress),
+    Ask::Of(Limit::UnreadDiffs),
+];
+
+/// One question after an iteration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ask {
+    RanIntoDeadline,
+    Of(Limit),
 }
 
-/// Whether the run ends with this iteration. `state` is the state after its checkpoint.
-pub(super) fn after(
-    contract: &Contract,
-    state: &State,
-    evidence: &Evidence,
+/// What the stops after an iteration look at.
+struct Ending<'a> {
+    case: Case<'a>,
     row: Row,
     outcome: Outcome,
-) -> Option<Stop> {
-    let limits = &contract.limits;
-    if evidence.hit_deadline {
-        return Some(Stop::new(Limit::Deadline, HaltReason::DeadlineExceeded));
-    }
-    if row == Row::WorkerFailed && contract.worker.on_failure == OnFailure::Halt {
-        return Some(Stop::new(Limit::WorkerFailed, HaltReason::ExecutionFailure));
-    }
-    let spent = state.cumulative_usd.saturating_add(evidence.usd.unwrap_or(MicroUsd::ZERO));
-    let tokens = state.counters.tokens.saturating_add(evidence.tokens);
-    if spent > limits.cost_usd || limits.tokens.is_some_and(|limit| tokens > limit) {
-        return Some(Stop::new(Limit::Cost, HaltReason::BudgetExceeded));
-    }
-    if evidence.cost_known
-        && evidence.usd.is_some_and(|usd| state.counters.costs.is_anomaly(usd, limits.cost_sigma))
-    {
-        return Some(Stop::new(Limit::CostAnomaly, HaltReason::CostAnomaly));
-    }
-    if evidence.elapsed_seconds >= limits.duration_seconds {
-        return Some(Stop::new(Limit::Deadline, HaltReason::DeadlineExceeded));
-    }
-    if row == Row::TargetMet {
-        return Some(Stop::new(Limit::TargetMet, HaltReason::SuccessConditionMet));
-    }
-    if let Some(stop) = circles(contract, state, evidence) {
-        return Some(stop);
-    }
-    if state.iteration.saturating_add(1) >= limits.iterations {
-        return Some(Stop::new(Limit::Iterations, HaltReason::MaxIterationsReached));
-    }
-    if row != Row::Abandoned
-        && outcome != Outcome::Accept
-        && state.counters.no_progress.saturating_add(1) >= limits.no_progress
-    {
-        return Some(Stop::new(Limit::NoProgress, no_progress_reason(contract, state, evidence)));
-    }
-    if outcome == Outcome::Accept
-        && limits
-            .unread_diffs
-            .is_some_and(|limit| state.comprehension.diffs_unread.saturating_add(1) >= limit)
-    {
-        return Some(Stop::new(Limit::UnreadDiffs, HaltReason::ComprehensionDebtExceeded));
-    }
-    None
+    /// The failing sets, this iteration's among them; `None` without one.
+    sets: Option<FailingSets>,
 }
 
-/// Whether the failing sets, this iteration's among them, show that the loop does not get anywhere.
-fn circles(contract: &Contract, state: &State, evidence: &Evidence) -> Option<Stop> {
-    let check = evidence.check.as_ref().filter(|_| !evidence.abandoned)?;
-    let failing = check.failing.as_ref()?;
-    let counters = &state.counters;
-    let sets = counters.failing_sets.with(failing);
-    if sets.contradiction().is_some() {
-        return Some(Stop::new(Limit::Unsatisfiable, HaltReason::UnsatisfiableConstraints));
+/// Whether the run ends with this iteration, and what was asked.
+pub(super) fn after(case: Case<'_>, row: Row, outcome: Outcome) -> (Option<Stop>, Vec<Consideration>) {
+    let failing = case.evidence.check.as_ref().filter(|_| !case.evidence.abandoned);
+    let sets = failing
+        .and_then(|check| check.failing.as_ref())
+        .map(|failing| case.state.counters.failing_sets.with(failing));
+    let ending = Ending { case, row, outcome, sets };
+    let mut asked = Vec::new();
+    for ask in AFTER {
+        let mut facts = Facts::default();
+        let halts = ending.consider(ask, &mut facts);
+        let limit = ask.limit();
+        asked.push(facts.into_consideration(None, limit.as_str(), halts.is_some()));
+        if let Some(halt_reason) = halts {
+            return (Some(Stop { limit, halt_reason }), asked);
+        }
     }
-    let oscillations = counters.oscillations.saturating_add(u32::from(sets.returned()));
-    if sets.returned() && oscillations >= contract.limits.oscillation_limit {
-        return Some(Stop::new(Limit::Oscillation, HaltReason::OscillationDetected));
-    }
-    let before = |test: &String| {
-        let at = counters.regressions.binary_search_by(|known| known.test.cmp(test));
-        at.map_or(0, |at| counters.regressions[at].iterations)
-    };
-    let limit = contract.limits.regression_limit;
-    if check.regressed.iter().any(|test| before(test).saturating_add(1) >= limit) {
-        return Some(Stop::new(Limit::SameTestRegressed, HaltReason::SameTestRegressed));
-    }
-    None
+    (None, asked)
 }
 
-/// Which of the three kinds of standing still it is.
-fn no_progress_reason(contract: &Contract, state: &State, evidence: &Evidence) -> HaltReason {
-    let in_a_row = evidence.check.as_ref().and_then(|check| {
-        let set = sha256_of(check.failing.as_ref().filter(|failing| !failing.is_empty())?);
-        let before = state.counters.same_failures.as_ref().filter(|before| before.set == set);
-        Some(before.map_or(0, |before| before.iterations) + 1)
-    });
-    if in_a_row.is_some_and(|count| count >= contract.limits.no_progress) {
-        HaltReason::SameFailureRepeated
-    } else if state.counters.accepted == 0 {
-        HaltReason::InfeasibleSuspected
-    } else {
-        HaltReason::NoProgressDetected
+impl Ask {
+    fn limit(self) -> Limit {
+        match self {
+            Self::RanIntoDeadline => Limit::Deadline,
+            Self::Of(limit) => limit,
+        }
     }
 }
+
+impl Ending<'_> {
+    /// Why the run ends here, if it does; none of those asked before ended it.
+    fn consider(&self, ask: Ask, facts: &mut Facts) -> Option<HaltReason> {
+        let Case { contract, state, evidence } = self.case;
+        let limits = &contract.limits;
+        let (holds, halt_reason) = match ask {
+            Ask::RanIntoDeadline => (
+                facts.is("worker or check ran into the end of limits.duration", evidence.hit_deadline, true),
+                HaltReason::DeadlineExceeded,
+            ),
+            Ask::Of(Limit::WorkerFailed) => {
+                let failed = facts.is("row 4 applied", self.row == Row::WorkerFailed, true);
+                let halts = contract.worker.on_failure == OnFailure::Halt;
+                (failed && facts.is("worker.on_failure is `halt`", halts, true), HaltReason::ExecutionFailure)
+            }
+            Ask::Of(Limit::Cost) => (self.over_budget(facts), HaltReason::BudgetExceeded),
+            Ask::Of(Limit::CostAnomaly) => (self.cost_anomaly(facts), HaltReason::CostAnomaly),
+            Ask::Of(Limit::Deadline) => {
+                let duration = Seconds(limits.duration_seconds);
+                (
+                    facts.at_least(TIME, Seconds(evidence.elapsed_seconds), duration),
+                    HaltReason::DeadlineExceeded,
+                )
+            }
+            Ask::Of(Limit::TargetMet) => (
+                facts.is("row 19 applied", self.row == Row::TargetMet, true),
+                HaltReason::SuccessConditionMet,
+            ),
+            Ask::Of(Limit::Unsatisfiable) => {
+                (self.contradiction(facts), HaltReason::UnsatisfiableConstraints)
+            }
+            Ask::Of(Limit::Oscillation) => (self.oscillates(facts), HaltReason::OscillationDetected),
+            Ask::Of(Limit::SameTestRegressed) => (self.regresses(facts), HaltReason::SameTestRegressed),
+            Ask::Of(Limit::Iterations) => {
+                let count = state.iteration.saturating_add(1);
+                (
+                    facts.at_least("iterations, this one included", count, limits.iterations),
+                    HaltReason::MaxIterationsReached,
+                )
+            }
+            Ask::Of(Limit::NoProgress) => return self.no_progress(facts),
+            // Findings are row 3's after an iteration.
+            Ask::Of(Limit::BlockedFinding) => return None,
+            Ask::Of(Limit::UnreadDiffs) => {
+                (self.too_many_unread(facts), HaltReason::ComprehensionDebtExceeded)
+            }
+        };
+        holds.then_some(halt_reason)
+    }
+
+    fn over_budget(&self, facts: &mut Facts) -> bool {
+        let Case { contract, state, evidence } = self.case;
+        let limits = &contract.limits;
+        facts.given("spent before", state.cumulative_usd);
+        facts.given("this iteration", evidence.usd);
+        let spent = state.cumulative_usd.saturating_add(evidence.usd.unwrap_or(MicroUsd::ZERO));
+        let tokens = state.counters.tokens.saturating_add(evidence.tokens);
+        let money = facts.more(MONEY, spent, limits.cost_usd);
+        let tokens = limits.tokens.is_some_and(|limit| facts.more(TOKENS, tokens, limit));
+        money || tokens
+    }
+
+    fn cost_anomaly(&self, facts: &mut Facts) -> bool {
+        let Case { contract, state, evidence } = self.case;
+        let (costs, sigma) = (state.counters.costs, contract.limits.cost_sigma);
+        facts.given("known costs before", costs.known);
+        facts.given("their mean, in dollars", costs.mean_usd());
+        facts.given("their standard deviation, in dollars", costs.deviation_usd());
+        facts.given("limits.cost_sigma", sigma);
+        let known = evidence.usd.filter(|_| evidence.cost_known);
+        let anomaly = known.is_some_and(|usd| costs.is_anomaly(usd, sigma));
+        facts.note("cost of this iteration", known, Relation::More, costs.bound_usd(sigma), anomaly)
+    }
+
+    fn contradiction(&self, facts: &mut Facts) -> bool {
+        let pair = self.sets.as_ref().and_then(FailingSets::contradiction);
+        if let Some((a, b)) = pair {
+            facts.given("one test", a);
+            facts.given("the other test", b);
+        }
+        facts.is("two tests fail by turns (a b a b)", pair.is_some(), true)
+    }
+
+    fn oscillates(&self, facts: &mut Facts) -> bool {
+        let returned = self.sets.as_ref().is_some_and(FailingSets::returned);
+        let count = self.case.state.counters.oscillations.saturating_add(u32::from(returned));
+        let returned = facts.is("the failing set is an earlier one", returned, true);
+        let often = facts.at_least(
+            "times that a failing set came back",
+            count,
+            self.case.contract.limits.oscillation_limit,
+        );
+        returned && often
+    }
+
+    fn regresses(&self, facts: &mut Facts) -> bool {
+        // Without a complete report nothing is counted.
+        let check = self.case.evidence.check.as_ref().filter(|_| self.sets.is_some());
+        let counters = &self.case.state.counters;
+        let times = |test: &String| {
+            let at = counters.regressions.binary_search_by(|known| known.test.cmp(test));
+            at.map_or(0, |at| counters.regressions[at].iterations).saturating_add(1)
+        };
+        let tests = check.map_or(&[][..], |check| &check.regressed);
+        // Of several the first in byte order.
+        let worst = tests.iter().rev().map(|test| (times(test), test)).max_by_key(|(count, _)| *count);
+        if let Some((_, test)) = worst {
+            facts.given("the test that regressed most often", test.as_str());
+        }
+        let most = worst.map_or(0, |(count, _)| count);
+        facts.at_least("iterations in which it regressed", most, self.case.contract.limits.regression_limit)
+    }
+
+    /// Whether too many in a row were not accepted, and which of the three kinds of standing still it is.
+    fn no_progress(&self, facts: &mut Facts) -> Option<HaltReason> {
+        let Case { contract, state, evidence } = self.case;
+        let limit = contract.limits.no_progress;
+        let counts = self.row != Row::Abandoned && self.outcome != Outcome::Accept;
+        let in_a_row = if counts { state.counters.no_progress.saturating_add(1) } else { 0 };
+        let same = evidence.check.as_ref().and_then(|check| {
+            let set = sha256_of(check.failing.as_ref().filter(|failing| !failing.is_empty())?);
+            let before = state.counters.same_failures.as_ref().filter(|before| before.set == set);
+            Some(before.map_or(0, |before| before.iterations) + 1)
+        });
+        facts.given("iterations in a row with the same failing set", same.unwrap_or(0));
+        facts.given("accepted iterations", state.counters.accepted);
+        if !facts.at_least("iterations in a row that were not accepted", in_a_row, limit) || !counts {
+            return None;
+        }
+        Some(if same.is_some_and(|count| count >= limit) {
+            HaltReason::SameFailureRepeated
+        } else if state.counters.accepted == 0 {
+            HaltReason::InfeasibleSuspected
+        } else {
+            HaltReason::NoProgressDetected
+        })
+    }
+
+    fn too_many_unread(&self, facts: &mut Facts) -> bool {
+        let accepted = u32::from(self.outcome == Outcome::Accept);
+        let unread = self.case.state.comprehension.diffs_unread.saturating_add(accepted);
+        let Some(limit) = self.case.contract.limits.unread_diffs else {
+            facts.given("accepted changes that nobody has read", unread);
+            return false;
+        };
+        let accepted = facts.is("the candidate was accepted", accepted == 1, true);
+        facts.at_least("accepted changes that nobody has read", unread, limit) && accepted
+    }
+}
+
+const MONEY: &str = "money spent";
+const TOKENS: &str = "tokens used";
+const TIME: &str = "the loop's time";
 
 /// Whether the loop must stop instead of starting another worker. `elapsed_seconds` is the loop's time.
 pub fn before_start(contract: &Contract, state: &State, elapsed_seconds: u64) -> Option<Stop> {
+    trace_before_start(contract, state, elapsed_seconds).0
+}
+
+/// The same, and what was asked.
+pub fn trace_before_start(
+    contract: &Contract,
+    state: &State,
+    elapsed_seconds: u64,
+) -> (Option<Stop>, Vec<Consideration>) {
     let limits = &contract.limits;
-    // Whatever the worker did, row 3 would throw it away.
-    if state.blocking_findings() > 0 {
-        return Some(Stop::new(Limit::BlockedFinding, HaltReason::HumanRequired));
+    let mut asked = Vec::new();
+    for (limit, halt_reason) in [
+        // Whatever the worker did, row 3 would throw it away.
+        (Limit::BlockedFinding, HaltReason::HumanRequired),
+        (Limit::Cost, HaltReason::BudgetExceeded),
+        (Limit::Deadline, HaltReason::DeadlineExceeded),
+        (Limit::Iterations, HaltReason::MaxIterationsReached),
+    ] {
+        let mut facts = Facts::default();
+        let holds = match limit {
+            Limit::BlockedFinding => facts.more("open findings that block", state.blocking_findings(), 0),
+            Limit::Cost => no_money_left(contract, state, &mut facts),
+            Limit::Deadline => {
+                facts.at_least(TIME, Seconds(elapsed_seconds), Seconds(limits.duration_seconds))
+            }
+            _ => facts.at_least("iterations", state.iteration, limits.iterations),
+        };
+        asked.push(facts.into_consideration(None, limit.as_str(), holds));
+        if holds {
+            return (Some(Stop { limit, halt_reason }), asked);
+        }
     }
-    let spent = state.cumulative_usd.saturating_add(reservation(contract, state));
-    if unknown_cost_stops(contract, state.counters.unknown_costs)
-        || spent > limits.cost_usd
-        || limits.tokens.is_some_and(|limit| state.counters.tokens > limit)
-    {
-        return Some(Stop::new(Limit::Cost, HaltReason::BudgetExceeded));
-    }
-    if elapsed_seconds >= limits.duration_seconds {
-        return Some(Stop::new(Limit::Deadline, HaltReason::DeadlineExceeded));
-    }
-    if state.iteration >= limits.iterations {
-        return Some(Stop::new(Limit::Iterations, HaltReason::MaxIterationsReached));
-    }
-    None
+    (None, asked)
+}
+
+fn no_money_left(contract: &Contract, state: &State, facts: &mut Facts) -> bool {
+    let limits = &contract.limits;
+    let reserved = reservation(contract, state);
+    facts.given("spent", state.cumulative_usd);
+    facts.given("reserved for the next start", reserved);
+    let unknown = state.counters.unknown_costs;
+    let unknown = match limits.unknown_cost {
+        UnknownCost::Stop => facts.more("runs whose cost is not known", unknown, 0),
+        UnknownCost::Allow => false,
+    };
+    let spent =
+        facts.more("spent and reserved", state.cumulative_usd.saturating_add(reserved), limits.cost_usd);
+    let tokens = limits.tokens.is_some_and(|limit| facts.more(TOKENS, state.counters.tokens, limit));
+    unknown || spent || tokens
 }
 
 /// What the next worker start reserves: what the contract says, else the largest cost so far, at first an equal share of

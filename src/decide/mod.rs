@@ -1,29 +1,39 @@
 //! The decision: contract, state and evidence in, decision out. Pure and total; no I/O, no clock.
 //!
 //! [`Row`] is the table of the design in its order: the first row that applies gives the outcome. [`Limit`] is the list of
-//! stops in its order: the first that applies turns the outcome into the end of the run.
+//! stops in its order: the first that applies turns the outcome into the end of the run. [`trace()`] decides and keeps what every row and
+//! every stop compared; [`decide()`] is its last word.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::contract::{Contract, OnFailure, OnViolation, UnknownCost};
+use crate::contract::Contract;
 use crate::exit::HaltReason;
 use crate::ledger::state::State;
 use crate::money::MicroUsd;
 
+mod baseline;
 mod costs;
+mod facts;
 mod failing;
 mod limits;
 #[cfg(test)]
+mod oracle;
+#[cfg(test)]
 mod precedence;
+mod rows;
 #[cfg(test)]
 pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
+pub use baseline::{BaselineEvidence, TARGET_ALREADY_MET, after_baseline};
 pub use costs::Costs;
+pub use facts::{Comparison, Consideration, Given, Relation, Value};
 pub use failing::{FailingSets, History};
-pub use limits::{Limit, Stop, before_start, remaining, reservation};
+pub use limits::{Limit, Stop, before_start, remaining, reservation, trace_before_start};
+use rows::Case;
+pub use rows::Row;
 
 /// What the first row that applies says about the candidate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -126,82 +136,46 @@ pub struct CheckEvidence {
     pub failing: Option<Vec<String>>,
 }
 
-/// The rows of the decision, in order.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Row {
-    /// An interrupted iteration; it was never judged.
-    Abandoned,
-    /// Row 1.
-    VerifierDrift,
-    /// Row 2.
-    BlockedPathModified,
-    /// Row 3.
-    BlockedFinding,
-    /// Row 4.
-    WorkerFailed,
-    /// Row 5.
-    NoChange,
-    /// Row 6.
-    OutsideMutablePaths,
-    /// Row 7.
-    VerifierFailed,
-    /// Row 8.
-    MetricIntegrityViolation,
-    /// Row 9.
-    CheckFlaky,
-    /// Row 10.
-    TestsRegressed,
-    /// Row 19.
-    TargetMet,
-    /// Row 20.
-    MetricImproved,
-    /// Row 21.
-    MetricNotImproved,
-}
-
-impl Row {
-    /// The stable name.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Abandoned => "abandoned",
-            Self::VerifierDrift => "verifier_drift",
-            Self::BlockedPathModified => "blocked_path_modified",
-            Self::BlockedFinding => "blocked_finding",
-            Self::WorkerFailed => "worker_failed",
-            Self::NoChange => "no_change",
-            Self::OutsideMutablePaths => "outside_mutable_paths",
-            Self::VerifierFailed => "verifier_failed",
-            Self::MetricIntegrityViolation => "metric_integrity_violation",
-            Self::CheckFlaky => "check_flaky",
-            Self::TestsRegressed => "tests_regressed",
-            Self::TargetMet => "target_met",
-            Self::MetricImproved => "metric_improved",
-            Self::MetricNotImproved => "metric_not_improved",
-        }
-    }
-
-    /// What a blocked outcome of this row halts with.
-    fn halt_reason(self) -> HaltReason {
-        match self {
-            Self::BlockedPathModified => HaltReason::BlockedPathModified,
-            Self::BlockedFinding => HaltReason::HumanRequired,
-            Self::CheckFlaky => HaltReason::CheckFlaky,
-            _ => HaltReason::MetricIntegrityViolation,
-        }
-    }
+/// A decision, and everything that was asked and compared on the way to it.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Trace {
+    /// The rows, up to the one that applies.
+    pub rows: Vec<Consideration>,
+    /// The stops, up to the first that applies; none were asked if the outcome is blocked.
+    pub stops: Vec<Consideration>,
+    /// What it comes to.
+    pub decision: Decision,
 }
 
 /// Whether rows 1 to 6 decide, so that the check need not run. `evidence.check` is not looked at.
 pub fn decides_without_check(contract: &Contract, state: &State, evidence: &Evidence) -> bool {
-    guard_row(contract, state, evidence).is_some()
+    let case = Case { contract, state, evidence };
+    Row::ALL.into_iter().filter(|row| row.needs_no_check()).any(|row| row.consider(case).0.is_some())
 }
 
 /// The decision on one iteration. `state` is the state after its checkpoint.
 pub fn decide(contract: &Contract, state: &State, evidence: &Evidence) -> Decision {
-    let (row, outcome) = row(contract, state, evidence);
+    trace(contract, state, evidence).decision
+}
+
+/// The decision on one iteration, with what it rests on. `state` is the state after its checkpoint.
+pub fn trace(contract: &Contract, state: &State, evidence: &Evidence) -> Trace {
+    let case = Case { contract, state, evidence };
+    let mut rows = Vec::new();
+    // The last row applies to whatever is left.
+    let mut decided = (Row::MetricNotImproved, Outcome::Reject);
+    for row in Row::ALL {
+        let (outcome, considered) = row.consider(case);
+        rows.push(considered);
+        if let Some(outcome) = outcome {
+            decided = (row, outcome);
+            break;
+        }
+    }
+    let (row, outcome) = decided;
     if outcome == Outcome::Blocked {
         let halt = row.halt_reason();
-        return Decision {
+        let decision = Decision {
             outcome,
             status: DecisionStatus::Blocked,
             reason: row.as_str().to_owned(),
@@ -211,10 +185,11 @@ pub fn decide(contract: &Contract, state: &State, evidence: &Evidence) -> Decisi
             halt_reason: Some(halt),
             exit_code: halt.exit_code().get(),
         };
+        return Trace { rows, stops: Vec::new(), decision };
     }
     let improved = outcome == Outcome::Accept;
-    let limit = limits::after(contract, state, evidence, row, outcome);
-    let (status, reason, halt_reason) = match limit {
+    let (stop, stops) = limits::after(case, row, outcome);
+    let (status, reason, halt_reason) = match stop {
         Some(stop) => {
             let status = if stop.limit == Limit::TargetMet {
                 DecisionStatus::AwaitingReview
@@ -226,7 +201,7 @@ pub fn decide(contract: &Contract, state: &State, evidence: &Evidence) -> Decisi
         None if improved => (DecisionStatus::Accept, row.as_str(), None),
         None => (DecisionStatus::Reject, row.as_str(), None),
     };
-    Decision {
+    let decision = Decision {
         outcome,
         status,
         reason: reason.to_owned(),
@@ -235,90 +210,11 @@ pub fn decide(contract: &Contract, state: &State, evidence: &Evidence) -> Decisi
         rollback_required: !improved,
         halt_reason,
         exit_code: halt_reason.map_or(0, |reason| reason.exit_code().get()),
-    }
-}
-
-/// The first row that applies.
-fn row(contract: &Contract, state: &State, evidence: &Evidence) -> (Row, Outcome) {
-    if let Some(decided) = guard_row(contract, state, evidence) {
-        return decided;
-    }
-    let Some(check) = &evidence.check else { return (Row::VerifierFailed, Outcome::Reject) };
-    let metric = match check.metric {
-        Some(metric) if !check.failed && metric.is_finite() => metric,
-        _ => return (Row::VerifierFailed, Outcome::Reject),
     };
-    if check.lost > 0 {
-        return (Row::MetricIntegrityViolation, violation(contract));
-    }
-    if check.flaky {
-        return (Row::CheckFlaky, Outcome::Blocked);
-    }
-    if !check.regressed.is_empty() {
-        return (Row::TestsRegressed, Outcome::Reject);
-    }
-    if target_met(contract, metric, check.passing) {
-        return (Row::TargetMet, Outcome::Accept);
-    }
-    if improves(contract, state, metric, check.noise) {
-        return (Row::MetricImproved, Outcome::Accept);
-    }
-    (Row::MetricNotImproved, Outcome::Reject)
-}
-
-/// Rows 1 to 6, which need no check.
-fn guard_row(contract: &Contract, state: &State, evidence: &Evidence) -> Option<(Row, Outcome)> {
-    // Tampering always blocks, also in an iteration that was interrupted; what a contract may soften are paths.
-    if evidence.tampered > 0 {
-        let drifted = evidence.drifted > 0 && !evidence.abandoned;
-        return Some((if drifted { Row::VerifierDrift } else { Row::BlockedPathModified }, Outcome::Blocked));
-    }
-    if evidence.abandoned {
-        return Some((Row::Abandoned, Outcome::Reject));
-    }
-    if evidence.drifted > 0 {
-        return Some((Row::VerifierDrift, violation(contract)));
-    }
-    if evidence.blocked_paths > 0 {
-        return Some((Row::BlockedPathModified, violation(contract)));
-    }
-    if state.blocking_findings() > 0 {
-        return Some((Row::BlockedFinding, Outcome::Blocked));
-    }
-    if evidence.worker_failed && contract.worker.on_failure != OnFailure::Check {
-        return Some((Row::WorkerFailed, Outcome::Reject));
-    }
-    if evidence.unchanged {
-        return Some((Row::NoChange, Outcome::Reject));
-    }
-    if evidence.outside > 0 {
-        return Some((Row::OutsideMutablePaths, Outcome::Reject));
-    }
-    None
-}
-
-fn violation(contract: &Contract) -> Outcome {
-    match contract.guards.on_violation {
-        OnViolation::Halt => Outcome::Blocked,
-        OnViolation::Reject => Outcome::Reject,
-    }
+    Trace { rows, stops, decision }
 }
 
 /// Whether the target is met: the metric reached it and the check is passing.
 pub fn target_met(contract: &Contract, metric: f64, passing: bool) -> bool {
     passing && metric.is_finite() && contract.metric.direction.reached(metric, contract.metric.target)
-}
-
-/// Whether `metric` is better than the best so far: by more than 0, at least by `min_improvement`, and by more than the noise of
-/// either. Anything is better than none.
-fn improves(contract: &Contract, state: &State, metric: f64, noise: Option<f64>) -> bool {
-    let Some(best) = state.best_metric else { return true };
-    let gain = contract.metric.direction.gain(best, metric);
-    let noise = noise.unwrap_or(0.0).max(state.counters.best_noise.unwrap_or(0.0));
-    gain > 0.0 && gain >= contract.metric.min_improvement && (noise <= 0.0 || gain > noise)
-}
-
-/// Whether the loop may start a worker although the cost of an earlier one is not known.
-fn unknown_cost_stops(contract: &Contract, unknown: u32) -> bool {
-    unknown > 0 && contract.limits.unknown_cost == UnknownCost::Stop
 }

@@ -9,7 +9,7 @@ use crate::ledger::state::{BaselineState, State};
 pub fn contract() -> Contract {
     let id = "1111111111111111111111111111111111111111";
     let json = serde_json::json!({
-        "schema": "git-loop/contract/v1", "rules": 1, "loop": "fix", "parent": null, "objective": "o",
+        "schema": "git-loop/contract/v1", "rules": 1, "loop": "fix", "parent": null, "renewal": null, "objective": "o",
         "class": "research", "base": { "commit": id, "tree": id },
         "paths": { "mutable": ["src/**"], "check": ["tests/**"], "blocked": [] },
         "frozen": { "tree": id, "entries": [] },

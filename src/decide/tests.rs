@@ -4,8 +4,9 @@ use proptest::prelude::*;
 
 use super::testing::{contract, state};
 use super::*;
-use crate::contract::Direction;
-use crate::ledger::state::{Regressions, SameFailures};
+use crate::contract::{Direction, OnViolation};
+use crate::ledger::record::Severity;
+use crate::ledger::state::{OpenFinding, Regressions, SameFailures};
 
 /// A check with this metric; everything else is as it should be.
 fn check(metric: f64) -> CheckEvidence {
@@ -264,7 +265,7 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn any_evidence()(
+    pub(super) fn any_evidence()(
         counts in (0_usize..2, 0_usize..2, 0_usize..2, 0_usize..2), flags in any::<(bool, bool, bool, bool)>(),
         check in proptest::option::of(any_check()), usd in proptest::option::of(any::<u64>()), tokens in any::<u64>(),
         elapsed_seconds in any::<u64>(),
@@ -278,12 +279,12 @@ prop_compose! {
 }
 
 prop_compose! {
-    fn any_state()(
+    pub(super) fn any_state()(
         iteration in any::<u32>(), best in any_metric(), usd in any::<u64>(), accepted in any::<u32>(),
         no_progress in any::<u32>(), tokens in any::<u64>(), unknown in any::<u32>(), largest in any::<u64>(),
         sets in proptest::collection::vec(any_set(), 0..8), oscillations in any::<u32>(), noise in any_metric(),
         regressed in proptest::collection::btree_map("[a-d]", any::<u32>(), 0..4), unread in any::<u32>(),
-        costs in proptest::collection::vec(any::<u64>(), 0..6),
+        costs in proptest::collection::vec(any::<u64>(), 0..6), blocked in proptest::bool::weighted(0.1),
     ) -> State {
         let mut state = state(&contract());
         state.iteration = iteration;
@@ -303,6 +304,10 @@ prop_compose! {
         state.counters.costs =
             costs.into_iter().fold(Costs::default(), |so_far, cost| so_far.with(MicroUsd::from_micros(cost)));
         state.comprehension.diffs_unread = unread;
+        if blocked {
+            let severity = Severity::Block;
+            state.findings = vec![OpenFinding { record: None, severity, principal: "a".to_owned() }];
+        }
         state
     }
 }

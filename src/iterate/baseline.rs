@@ -174,7 +174,8 @@ impl Session<'_> {
                 ));
             }
             (Some(metric), _) if target_met => {
-                (self.say)(&format!("{}: baseline: {name} {metric}: the target is met already", self.id));
+                let already = if self.tip.contract.parent.is_some() { "" } else { " already" };
+                (self.say)(&format!("{}: baseline: {name} {metric}: the target is met{already}", self.id));
             }
             (Some(metric), _) => (self.say)(&format!("{}: baseline: {name} {metric}", self.id)),
             (None, problem) => {

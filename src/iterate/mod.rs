@@ -4,6 +4,7 @@
 //! | --- | --- |
 //! | [`start`] | freezing and signing a contract |
 //! | [`advice`] | what to know before a loop runs |
+//! | [`renew`] | a new contract on the green of a loop that has halted |
 //! | [`session`] | one run of one loop on this machine: what is open while it lasts |
 //! | `preflight` | what must hold before a worker is paid |
 //! | `baseline`, `iteration` | the check on the base; one iteration from checkpoint to record |
@@ -26,6 +27,7 @@ pub mod outside;
 mod places;
 mod preflight;
 mod recover;
+pub mod renew;
 pub mod session;
 pub mod start;
 pub mod tamper;

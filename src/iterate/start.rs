@@ -32,7 +32,7 @@ pub fn must_be_new(repo: &Repo, refs: LoopRefs<'_>, id: &LoopId) -> Result<()> {
 }
 
 /// Refuses a repository with a policy: it may demand a class for a path, and that is not built yet.
-fn no_policy(repo: &Repo) -> Result<()> {
+pub(super) fn no_policy(repo: &Repo) -> Result<()> {
     let Some((name, commit)) = protected_branch(repo)? else { return Ok(()) };
     let policy = repo
         .read_path_at(commit, POLICY_FILE)
@@ -91,18 +91,19 @@ pub(super) fn history_needs(contract: &Contract) -> Option<String> {
     })
 }
 
-/// Signs `contract` and creates the refs of the loop.
+/// Signs `contract` at `at` and creates the refs of the loop.
 pub fn create(
     repo: &Repo,
     refs: LoopRefs<'_>,
     contract: Contract,
     signer: &Signer,
     principal: String,
+    at: At,
 ) -> Result<Tip> {
     let base = contract.base.commit;
     let body = Body::Contract(ContractBody { tool: TOOL.to_owned(), objective: contract.objective.clone() });
     let author = Author { signer, principal };
-    let tip = draft_contract(repo, &author, contract, body, At::now())?;
+    let tip = draft_contract(repo, &author, contract, body, at)?;
     let head = Move { name: refs.head(), expect: Expect::Absent, to: base };
     publish(repo, refs, None, &tip, vec![head], "loop: start")?;
     Ok(tip)

@@ -76,7 +76,7 @@ pub struct Tip {
 
 impl From<Chain> for Tip {
     fn from(chain: Chain) -> Self {
-        let Step { id, record, state, evidence } = chain.tip;
+        let Step { id, record, state, evidence, .. } = chain.tip;
         Self {
             contract: Arc::new(chain.contract),
             contract_record: chain.contract_record,

@@ -7,7 +7,7 @@ use super::state::{
     OpenFinding, Phase, Regressions, STATE_SCHEMA, SameFailures, Signer, State,
 };
 use crate::contract::{Class, Contract};
-use crate::decide::{Costs, FailingSets, Outcome, before_start};
+use crate::decide::{BaselineEvidence, Costs, FailingSets, Outcome, after_baseline, before_start};
 use crate::exit::HaltReason;
 use crate::money::MicroUsd;
 
@@ -35,9 +35,6 @@ pub enum FoldError {
         expected: String,
     },
 }
-
-/// The reason of the halt of a loop whose base meets the target.
-pub const TARGET_ALREADY_MET: &str = "target_already_met";
 
 /// The state after a contract record.
 pub fn begin(contract: &Contract) -> State {
@@ -86,9 +83,10 @@ pub fn begin(contract: &Contract) -> State {
         checkpoint: None,
         due_halt: None,
         halt: None,
-        submitters: Vec::new(),
+        // Who made what a renewal starts from is no independent reviewer of it.
+        submitters: contract.renewal.as_ref().map_or_else(Vec::new, |renewal| renewal.submitters.clone()),
         approvals: Vec::new(),
-        findings: Vec::new(),
+        findings: contract.renewal.as_ref().map_or_else(Vec::new, |renewal| renewal.findings.clone()),
     }
 }
 
@@ -143,19 +141,17 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
             if let Some(failing) = check.failing_set() {
                 state.counters.failing_sets = state.counters.failing_sets.with(failing);
             }
-            if check.flaky {
-                state.due_halt = Some(DueHalt {
-                    by: HaltedBy::Baseline,
-                    halt_reason: HaltReason::CheckFlaky,
-                    reason: HaltReason::CheckFlaky.as_str().to_owned(),
-                });
-            } else if body.target_met {
-                state.due_halt = Some(DueHalt {
-                    by: HaltedBy::Baseline,
-                    halt_reason: HaltReason::NoActionableTasks,
-                    reason: TARGET_ALREADY_MET.to_owned(),
-                });
-            }
+            let shown = BaselineEvidence {
+                flaky: check.flaky,
+                metric: check.metric,
+                passing: check.passing,
+                target_met: body.target_met,
+            };
+            state.due_halt = after_baseline(contract, shown).0.map(|(halt_reason, reason)| DueHalt {
+                by: HaltedBy::Baseline,
+                halt_reason,
+                reason: reason.to_owned(),
+            });
         }
         Body::Checkpoint(body) => {
             expect_running(&state, kind)?;

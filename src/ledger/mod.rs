@@ -8,6 +8,7 @@
 //! | [`append`] | drafting, signing and publishing records by compare-and-swap |
 //! | [`load`] | reading one record commit, unverified |
 //! | [`verify`] | the whole chain: signatures, positions, roles, fold and every decision again |
+//! | [`parent`] | what a renewed contract says of its parent, compared with the parent's ledger |
 //! | [`glance`] | the two ends of a chain only, for lists |
 //! | [`observe`] and [`rederive`] | what a check showed; every verdict and decision again from the evidence |
 //! | [`trust`] | the trust root: who is known here, and which keys are revoked |
@@ -19,6 +20,7 @@ pub mod load;
 pub mod message;
 pub mod observe;
 pub mod outside;
+pub mod parent;
 pub mod receipt;
 pub mod record;
 pub mod rederive;

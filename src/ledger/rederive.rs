@@ -97,12 +97,12 @@ pub struct Context<'a> {
     pub before: &'a State,
 }
 
-/// Derives again what `record` claims. Gives how many decisions that were: 0 or 1.
+/// Derives again what `record` claims. Gives what an iteration was decided by.
 pub fn rederive(
     context: &Context<'_>,
     record: &Record,
     evidence: &[(BString, Oid)],
-) -> Result<u64, RederiveError> {
+) -> Result<Option<Evidence>, RederiveError> {
     match &record.body {
         Body::Baseline(body) => {
             same("check.tree", &body.check.tree, &context.contract.base.tree)?;
@@ -112,25 +112,22 @@ pub fn rederive(
                 .metric
                 .is_some_and(|metric| target_met(context.contract, metric, observed.evidence.passing));
             same("target_met", &body.target_met, &met)?;
-            Ok(0)
+            Ok(None)
         }
-        Body::Iteration(body) => {
-            iteration(context, record, body, evidence)?;
-            Ok(1)
-        }
+        Body::Iteration(body) => iteration(context, record, body, evidence).map(Some),
         Body::Checkpoint(body) => {
             let elapsed = context.before.elapsed_seconds(record.at);
             same("remaining", &body.remaining, &remaining(context.contract, context.before, elapsed))?;
             same("reservation_usd", &body.reservation_usd, &reservation(context.contract, context.before))?;
             let allowed = &context.contract.sandbox.allowed;
             same("adapter", &allowed.iter().any(|adapter| adapter.as_str() == body.adapter), &true)?;
-            Ok(0)
+            Ok(None)
         }
         Body::Promotion(body) => {
             same("candidate_tree", &body.candidate_tree, &Oid(context.repo.commit_tree(body.candidate.0)?))?;
-            Ok(0)
+            Ok(None)
         }
-        _ => Ok(0),
+        _ => Ok(None),
     }
 }
 
@@ -139,7 +136,7 @@ fn iteration(
     record: &Record,
     body: &IterationBody,
     evidence: &[(BString, Oid)],
-) -> Result<(), RederiveError> {
+) -> Result<Evidence, RederiveError> {
     let receipt = &body.receipt;
     let contract = context.contract;
     same("receipt.schema", &receipt.schema.as_str(), &RECEIPT_SCHEMA)?;
@@ -202,7 +199,8 @@ fn iteration(
         return Err(RederiveError::NoEvidence("report"));
     }
     let decision = decide(contract, context.before, &derived);
-    same("decision", &receipt.decision, &decision)
+    same("decision", &receipt.decision, &decision)?;
+    Ok(derived)
 }
 
 /// What old repositories have is kept; nothing new is made in another way than git makes it.

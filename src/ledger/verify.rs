@@ -7,12 +7,14 @@ use gix::ObjectId;
 use super::fold::{self, FoldError};
 use super::load::{LoadError, Loaded, Unverified, contract_bytes, load, signed_commit};
 use super::message;
+use super::parent::{self, ParentError};
 use super::record::{Actor, Body, HaltedBy, Kind, Record, Role, Verdict};
 use super::rederive::{self, RederiveError};
 use super::state::State;
 use super::trust::{NotTrusted, TrustRoot};
 use crate::at::At;
 use crate::contract::{Class, Contract, ContractError, Guards};
+use crate::decide::Evidence;
 use crate::error::{Error, Result};
 use crate::git::{LoopId, Repo};
 use crate::oid::Oid;
@@ -52,6 +54,8 @@ pub struct Step {
     pub state: State,
     /// The files of `evidence/` by name.
     pub evidence: Vec<(gix::bstr::BString, Oid)>,
+    /// Of an iteration: what it was decided by, derived again.
+    pub decided_by: Option<Evidence>,
 }
 
 /// A ledger up to its tip.
@@ -167,6 +171,9 @@ pub enum Reason {
     /// The files under `evidence/` are not those that the record names.
     #[error("evidence: {0}")]
     Evidence(String),
+    /// The contract does not renew what it says it renews.
+    #[error("renewal: {0}")]
+    Parent(#[from] ParentError),
     /// The recorded verdict or decision is not the one that its evidence gives.
     #[error("{0}")]
     Rederive(#[from] RederiveError),
@@ -324,19 +331,26 @@ impl<'a> Walk<'a> {
         if let Body::Contract(body) = &loaded.record.body {
             position("objective", &body.objective, &contract.objective)?;
         }
+        let warnings = parent::check(repo, trust, now, &contract, &loaded.record)?.into_iter().collect();
         Ok(Self {
             repo,
             trust,
             now,
             contract_record: loaded.id,
             contract_blob: loaded.contract_blob,
-            tip: Step { id: loaded.id, record: loaded.record, state, evidence: loaded.evidence },
+            tip: Step {
+                id: loaded.id,
+                record: loaded.record,
+                state,
+                evidence: loaded.evidence,
+                decided_by: None,
+            },
             contract,
             guards,
             environments: HashSet::new(),
             approvals: HashSet::new(),
             decisions: 0,
-            warnings: Vec::new(),
+            warnings,
         })
     }
 
@@ -398,8 +412,10 @@ impl<'a> Walk<'a> {
             contract_record: self.contract_record,
             before: &before.state,
         };
-        self.decisions += rederive::rederive(&context, &loaded.record, &loaded.evidence)?;
-        self.tip = Step { id: loaded.id, record: loaded.record, state, evidence: loaded.evidence };
+        let decided_by = rederive::rederive(&context, &loaded.record, &loaded.evidence)?;
+        self.decisions += u64::from(decided_by.is_some());
+        self.tip =
+            Step { id: loaded.id, record: loaded.record, state, evidence: loaded.evidence, decided_by };
         Ok(self.tip.clone())
     }
 }

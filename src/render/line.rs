@@ -66,6 +66,15 @@ pub fn iteration_line(contract: &Contract, receipt: &Receipt) -> String {
     text
 }
 
+/// Seconds as people say them.
+pub fn span(seconds: u64) -> String {
+    match seconds {
+        0..60 => format!("{seconds}s"),
+        60..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        _ => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
 /// `1 test`, `2 tests`.
 pub fn plural(count: u64, one: &str, many: &str) -> String {
     if count == 1 { format!("1 {one}") } else { format!("{count} {many}") }

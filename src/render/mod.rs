@@ -1,5 +1,7 @@
 //! What people read: the same facts as the JSON, told in words.
 
 pub mod diff;
+pub mod explain;
 pub mod line;
 pub mod status;
+pub mod why;

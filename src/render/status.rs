@@ -97,10 +97,7 @@ pub fn next_step(contract: &Contract, record: &Record, state: &State) -> String 
         (_, Some(HaltReason::HumanRequired)) => format!("Go on with `git loop run {id}`."),
         (_, Some(HaltReason::OperatorStopped)) => format!("Go on with `git loop run {id} --resume`."),
         (_, Some(_)) => {
-            let green = state.last_green_commit.short();
-            format!(
-                "See why: `git loop show {id}`. To go on, start another loop: `git loop start <new-id> -f FILE --base {green}`."
-            )
+            format!("See why: `git loop explain {id}`. To go on from green: `git loop renew {id} NEW-ID`.")
         }
         (_, None) => format!("See `git loop log {id}`."),
     }

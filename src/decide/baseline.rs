@@ -1,0 +1,51 @@
+//! What the check on the base means for the loop, before any worker is started.
+
+use super::facts::{Consideration, Facts};
+use super::{Limit, Row};
+use crate::contract::Contract;
+use crate::exit::HaltReason;
+
+/// The reason of the halt of a loop whose base meets the target.
+pub const TARGET_ALREADY_MET: &str = "target_already_met";
+
+/// What the check on the base showed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct BaselineEvidence {
+    /// Whether several runs gave another verdict or other tests.
+    pub flaky: bool,
+    /// The metric.
+    pub metric: Option<f64>,
+    /// Whether the check is passing.
+    pub passing: bool,
+    /// Whether the base meets the target.
+    pub target_met: bool,
+}
+
+/// The halt that a baseline calls for, with its reason, and what was asked.
+///
+/// A base that meets the target leaves nothing to do, unless it is the green of a loop that is renewed: then it was checked
+/// once more, and is to be reviewed.
+pub fn after_baseline(
+    contract: &Contract,
+    shown: BaselineEvidence,
+) -> (Option<(HaltReason, &'static str)>, Vec<Consideration>) {
+    let mut asked = Vec::new();
+    let mut facts = Facts::default();
+    let flaky = facts.is("runs of the check that disagree", shown.flaky, true);
+    asked.push(facts.into_consideration(None, Row::CheckFlaky.as_str(), flaky));
+    if flaky {
+        return (Some((HaltReason::CheckFlaky, Row::CheckFlaky.as_str())), asked);
+    }
+    let (halt_reason, reason) = match contract.parent {
+        None => (HaltReason::NoActionableTasks, TARGET_ALREADY_MET),
+        Some(_) => (HaltReason::SuccessConditionMet, Limit::TargetMet.as_str()),
+    };
+    let mut facts = Facts::default();
+    facts.given("metric", shown.metric);
+    facts.given("target", contract.metric.target);
+    facts.given("direction", contract.metric.direction.as_str());
+    facts.given("the check is passing", shown.passing);
+    let met = facts.is("the base meets the target", shown.target_met, true);
+    asked.push(facts.into_consideration(None, reason, met));
+    (met.then_some((halt_reason, reason)), asked)
+}
