@@ -1,6 +1,7 @@
 //! Watching the ledger while a command runs, so that an operator's stop is noticed at once and not only when the
 //! iteration is recorded.
 
+use std::collections::HashSet;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -15,19 +16,20 @@ use crate::oid::Oid;
 /// How often the ledger is looked at. An operator waits at most this long before the worker is ended.
 const PERIOD: Duration = Duration::from_millis(250);
 
-/// The tips that this runner has published or is about to publish.
+/// The tips that this runner has published or is about to publish. The earlier ones stay: a watcher that was held up may have read the
+/// ledger before the last of them was published.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Expected(Arc<Mutex<Vec<Oid>>>);
+pub(super) struct Expected(Arc<Mutex<HashSet<Oid>>>);
 
 impl Expected {
     /// From here on the ledger may be at `before` or at `after`.
     pub fn either(&self, before: Oid, after: Oid) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = vec![before, after];
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).extend([before, after]);
     }
 
     /// From here on the ledger is at `tip`.
     pub fn only(&self, tip: Oid) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = vec![tip];
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).insert(tip);
     }
 
     fn has(&self, tip: Oid) -> bool {
@@ -88,5 +90,27 @@ impl Drop for Watcher {
             // A panic in there has nothing to undo.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Nothing was wrong, and an iteration was given up: the watcher had read a tip, was held up, and asked about it only after the runner
+    /// had published the next.
+    #[test]
+    fn a_tip_that_was_read_before_the_next_was_published_is_still_ours() {
+        let id = |number: u8| format!("{number:040x}").parse::<Oid>().unwrap();
+        let expected = Expected::default();
+        expected.only(id(1));
+        expected.either(id(1), id(2));
+        expected.only(id(2));
+        expected.either(id(2), id(3));
+        expected.only(id(3));
+        for ours in 1..=3 {
+            assert!(expected.has(id(ours)), "{ours}");
+        }
+        assert!(!expected.has(id(4)));
     }
 }
