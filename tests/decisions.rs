@@ -326,3 +326,26 @@ fn a_repeated_run_without_a_verdict_is_the_last() {
     assert_eq!(check["runs"].as_array().unwrap().len(), 2);
     assert!(check["problem"].as_str().unwrap().starts_with("run 2: "), "{check}");
 }
+
+#[test]
+fn a_candidate_that_puts_a_pipe_in_the_place_of_a_frozen_file_hangs_nobody() {
+    // The check runs code of the candidate's, which changes what judges while it runs.
+    let check = format!("sh src/run.sh\n{}", crate::support::scenario::CHECK);
+    let mend = "echo 1 > src/a; echo 2 > src/b; echo 3 > src/c;";
+    for swap in
+        ["rm tests/expected; mkfifo tests/expected", "cp tests/expected e; truncate -s 9G tests/expected"]
+    {
+        let env = with_check(&check);
+        env.write("src/run.sh", "true\n");
+        env.commit("Something to run");
+        // What is frozen was read by then.
+        let steps = [format!("{mend} echo '({swap}) 2>/dev/null; cat src/[abc] > /dev/null' > src/run.sh")];
+        let steps: Vec<&str> = steps.iter().map(String::as_str).collect();
+        let edits = [
+            ("timeout = \"60s\"\n\n[metric]", "timeout = \"3s\"\n\n[metric]"),
+            ("iterations = 10", "iterations = 1"),
+        ];
+        let ended = run_in(env, &steps, &edits, "max_iterations_reached", 12);
+        assert_eq!(ended.rows(), ["verifier_failed"], "{swap}");
+    }
+}

@@ -107,6 +107,17 @@ fn nothing_is_promoted_while_a_finding_blocks_and_none_is_taken_afterwards() {
 }
 
 #[test]
+fn who_ran_it_settles_no_finding_on_it() {
+    let env = TestEnv::new();
+    numbers(&env, HONEST, "\n[roles]\nreviewer = [\"ann@example.org\", \"runner@example.org\"]\n");
+    env.git_loop(&["run", "fix", "--once"]).expect_code(0);
+    let record = add(&env, "block");
+    let own = ["finding", "fix", "resolve", &record, "--message", "fine"];
+    env.git_loop(&own).expect_code(1).expect_stderr("ran the loop and cannot settle a finding on it");
+    resolve(&env, &record);
+}
+
+#[test]
 fn only_reviewers_have_findings_and_only_open_ones_are_resolved() {
     let env = TestEnv::new();
     numbers(&env, HONEST, "");

@@ -298,3 +298,29 @@ fn the_list_claims_no_more_than_it_checked() {
     let output = env.git_loop(&["list"]).expect_code(20);
     assert!(output.stdout.contains("signer runner@example.org"), "{output:?}");
 }
+
+/// Recorded once, and never verified again: the tree has a mode that git does not write.
+#[test]
+fn a_brought_tree_that_no_ledger_may_hold_is_refused_before_anything_is_recorded() {
+    let env = TestEnv::new();
+    crate::support::scenario::numbers(&env, "exit 1\n", "");
+    env.git_loop(&["start", "fix"]).expect_code(0);
+    env.write("src/a", "1\n");
+    env.git(&["add", "src/a"]);
+    let src = tree_bytes(&env, &env.git(&["write-tree", "--prefix=src/"]));
+    let at = src.windows(6).position(|window| window == b"100644").unwrap();
+    let odd = raw_tree(&env, &[&src[..at], b"100664", &src[at + 6..]].concat());
+    let raw = |hex: &str| -> Vec<u8> {
+        (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+    };
+    let old = raw(&env.git(&["write-tree", "--prefix=src/"]));
+    let mut top = tree_bytes(&env, &env.git(&["write-tree"]));
+    let at = top.windows(old.len()).position(|window| window == old).unwrap();
+    top.splice(at..at + old.len(), raw(&odd));
+    let tree = raw_tree(&env, &top);
+    let rev = env.git(&["commit-tree", "-p", "main", "-m", "odd", &tree]);
+    let tip = env.git(&["rev-parse", "refs/loops/fix/ledger"]);
+    env.git_loop(&["record", "fix", "--candidate", &rev]).expect_code(1).expect_stderr("100664");
+    assert_eq!(env.git(&["rev-parse", "refs/loops/fix/ledger"]), tip);
+    env.git_loop(&["verify", "fix"]).expect_code(0);
+}

@@ -258,6 +258,39 @@ fn a_check_that_ran_elsewhere_brings_signed_verdicts() {
 }
 
 #[test]
+fn without_a_baseline_the_tests_at_green_must_go_on_to_run() {
+    let env = external("from = \"failures\"");
+    let (rev, verdict) = announced(&env, &[("src/a", "1\n")], 1, &["b", "c"]);
+    let file = sign(&env, &verdict, "lead");
+    record(&env, 0, &["--candidate", &rev, "--verdict", &file]);
+    let (rev, mut verdict) = announced(&env, &[("src/b", "2\n")], 0, &[]);
+    verdict["collected"] = json!(["a"]);
+    let file = sign(&env, &verdict, "lead");
+    let json = record(&env, 13, &["--candidate", &rev, "--verdict", &file]);
+    assert_eq!(json["decision"]["outcome_reason"], "metric_integrity_violation");
+    env.git_loop(&["verify", "fix"]).expect_code(0);
+}
+
+#[test]
+fn a_loop_that_halted_for_a_finding_is_resumed_by_the_next_checkpoint() {
+    let env = external("from = \"failures\"");
+    let ann = env.key("ann");
+    let ann = ann.to_str().unwrap();
+    let add = ["finding", "fix", "add", "--severity", "block", "--message", "odd", "--key", ann, "--json"];
+    let finding = env.git_loop(&add).expect_code(0).json()["record_id"].as_str().unwrap().to_owned();
+    env.git_loop(&["checkpoint", "fix"]).expect_code(11);
+    env.git_loop(&["run", "fix"]).expect_code(11);
+    env.git_loop(&["finding", "fix", "resolve", &finding, "--message", "even", "--key", ann]).expect_code(0);
+    env.git_loop(&["run", "fix"]).expect_code(30).expect_stderr("runs elsewhere");
+    env.git_loop(&["checkpoint", "fix"]).expect_code(0);
+    env.git_loop(&["stop", "fix", "--key", ann]).expect_code(0);
+    env.git_loop(&["checkpoint", "fix"]).expect_code(11);
+    env.git_loop(&["checkpoint", "fix", "--resume"]).expect_code(1).expect_stderr("is open already");
+    env.git_loop(&["checkpoint", "fix", "--abandon"]).expect_code(0);
+    env.git_loop(&["verify", "fix"]).expect_code(0);
+}
+
+#[test]
 fn a_verdict_about_anything_else_or_by_anyone_else_is_refused() {
     let env = external("from = \"failures\"");
     let (rev, verdict) = announced(&env, &[("src/a", "1\n")], 1, &["b", "c"]);

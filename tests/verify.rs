@@ -194,6 +194,21 @@ fn a_record_made_with_stock_git_is_accepted_and_thirty_mutations_are_refused() {
     add("another principal", halt.clone().record("/actor/principal", json!("ann@example.org")), "signer");
     add("a role that may not", halt.clone().record("/actor/role", json!("reviewer")), "role");
     add("a role that the signer lacks", halt.clone().record("/actor/role", json!("approver")), "role");
+    // What becomes part of a path, and of a message, on somebody's machine.
+    for (what, id) in [
+        ("a path for an environment", "/tmp/x"),
+        ("a line more for one", "x\nLoop-Promoted: yes"),
+        ("no environment", ""),
+    ] {
+        add(what, checkpoint.clone().record("/body/environment_id", json!(id)), "environment_id");
+    }
+    // Evidence that is said to be cut, or has another size.
+    let files = iteration.json("record.json")["body"]["evidence"].as_array().unwrap().clone();
+    let report = files.iter().position(|file| file["name"] == "report").unwrap();
+    let of_report = |field: &str| format!("/body/evidence/{report}/{field}");
+    let cut = iteration.clone().record(&of_report("truncated"), json!(true));
+    add("a cut report", cut, "evidence.truncated");
+    add("another size", iteration.clone().record(&of_report("bytes"), json!(1)), "evidence.bytes");
     // Position.
     add("another loop", halt.clone().record("/loop", json!("fox")), "loop");
     add("another contract", halt.clone().record("/contract", json!(zero)), "contract");

@@ -94,6 +94,9 @@ pub enum CheckProblem {
         /// The exit code of a pass.
         expected: i32,
     },
+    /// Its runner stopped early, which that of the baseline did not: fewer tests, and so fewer failures.
+    #[error("the check stopped before it had run every test, as it did not on the base")]
+    Partial,
     /// It gave no metric.
     #[error(transparent)]
     Metric(#[from] MetricProblem),
@@ -112,7 +115,10 @@ pub fn judge(facts: CheckFacts<'_>) -> Judgement {
         (Err(problem), _) => (Some(problem), None),
         (Ok(_), Err(problem)) => (Some(problem.into()), None),
         (Ok(exit_code), Ok(sets)) => {
-            (disagreement(exit_code, facts.success_exit_code, facts.from, sets.as_ref()), sets)
+            let stopped = facts.baseline.is_some_and(|baseline| !baseline.partial)
+                && sets.as_ref().is_some_and(|sets| sets.partial);
+            let problem = disagreement(exit_code, facts.success_exit_code, facts.from, sets.as_ref());
+            (problem.or(stopped.then_some(CheckProblem::Partial)), sets)
         }
     };
     let (metric, problem) = match (problem, facts.metric) {

@@ -8,9 +8,9 @@ use crate::contract::Contract;
 use crate::error::{Error, Result};
 use crate::exit::{ExitCode, HaltReason};
 use crate::git::Repo;
-use crate::iterate::Session;
 use crate::iterate::interrupt::Interrupt;
 use crate::iterate::session::Opening;
+use crate::iterate::{Session, SessionOptions};
 use crate::ledger::record::Role;
 use crate::ledger::trust::TrustRoot;
 use crate::render::status::next_step;
@@ -28,6 +28,9 @@ pub struct CheckpointArgs {
     /// Give up the iteration that is open; it is recorded as abandoned.
     #[arg(long)]
     abandon: bool,
+    /// Go on after an operator's stop.
+    #[arg(long, conflicts_with = "abandon")]
+    resume: bool,
 }
 
 pub fn run(context: &Context, args: &CheckpointArgs) -> Result<Reply> {
@@ -45,7 +48,7 @@ pub fn run(context: &Context, args: &CheckpointArgs) -> Result<Reply> {
                 .fields(result_fields(tip, &[]))
                 .exit(tip.state.halt_reason.map_or(ExitCode::OK, HaltReason::exit_code)));
         }
-        let announced = session.announce()?;
+        let announced = session.announce(SessionOptions { once: true, resume: args.resume })?;
         let tip = session.tip();
         let reply = match announced {
             Some(announced) => Reply::text(format!(

@@ -392,7 +392,10 @@ impl Session<'_> {
                 .file_name()
                 .and_then(|name| name.to_str())
                 .is_some_and(|name| LOCK_FILES.contains(&name));
-            if !lock && (!plain || !fs::read(place.join(&path)).is_ok_and(is_same)) {
+            // Whatever lies there now is neither waited for nor read beyond what was frozen.
+            let size = self.repo.gix().find_header(entry.id).map_or(0, |header| header.size());
+            let read = || read_capped(&place.join(&path), size.saturating_add(1));
+            if !lock && (!plain || !read().is_some_and(is_same)) {
                 return Some(entry.path.clone());
             }
         }

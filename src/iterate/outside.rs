@@ -3,7 +3,7 @@
 
 use super::commands::{CheckRuns, cost_receipt, usage_name};
 use super::iteration::Draft;
-use super::session::Session;
+use super::session::{Session, SessionOptions};
 use crate::decide::before_start;
 use crate::error::{Error, Result, ResultExt};
 use crate::exit::HaltReason;
@@ -12,7 +12,7 @@ use crate::ledger::observe::{Capture, Sample};
 use crate::ledger::outside::{OutsideVerdict, Subject};
 use crate::ledger::receipt::OutsideReceipt;
 use crate::ledger::record::{HaltedBy, Record};
-use crate::ledger::rederive::{check_tree_in, outside_run};
+use crate::ledger::rederive::{check_tree_in, judge_tree, only_modes_that_git_writes, outside_run};
 use crate::ledger::state::Phase;
 use crate::oid::Oid;
 use crate::worker::usage::{self, UsageKind};
@@ -50,7 +50,14 @@ pub struct Announced {
 impl Session<'_> {
     /// Appends a checkpoint for an orchestrator; measures the base first if that was not done. `None` if the loop has halted, or
     /// halts instead.
-    pub fn announce(&mut self) -> Result<Option<Announced>> {
+    /// `options` say whether an operator's stop is left.
+    pub fn announce(&mut self, options: SessionOptions) -> Result<Option<Announced>> {
+        if self.tip.state.phase == Phase::Halted && self.may_resume(options) {
+            self.resume()?;
+        }
+        if self.tip.state.phase == Phase::Halted {
+            return Ok(None);
+        }
         if let Some(open) = &self.tip.state.checkpoint {
             let id = &self.id;
             return Err(Error::refused(format!(
@@ -109,6 +116,14 @@ impl Session<'_> {
             ))
             .hint(format!("make it on top of that commit: git rebase --onto {} …", base.short())));
         }
+        // What no ledger may hold is refused before anything is recorded.
+        let tree = Oid(self.repo.commit_tree(rev.0).or_workspace(|| format!("{rev} cannot be read"))?);
+        let judged = judge_tree(self.repo, &self.guards, base, tree)
+            .or_workspace(|| format!("the tree of {} cannot be read", rev.short()))?;
+        only_modes_that_git_writes(rev, &judged).map_err(|why| {
+            Error::refused(why.to_string())
+                .hint("commit it with git, which writes the modes 100644 and 100755")
+        })?;
         let draft = match self.tip.state.checkpoint.clone() {
             Some(open) => {
                 let mut draft = Draft::new(

@@ -76,6 +76,10 @@ const SCRATCH: &str = ".tmp";
 /// Whether this is what follows the id of a loop in the name of one of its environments. Ids may hold dashes, so
 /// `fix-2` must not be taken for an environment of `fix`.
 fn is_environment(rest: &str) -> bool {
+    // The second and later runs of a check have their number behind it.
+    let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let numbered = rest.rsplit_once('-').filter(|(name, number)| name.ends_with("-check") && digits(number));
+    let rest = numbered.map_or(rest, |(name, _)| name);
     let name = rest.strip_suffix("-check").unwrap_or(rest);
     name == "baseline" || (name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }

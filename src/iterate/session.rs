@@ -133,7 +133,8 @@ impl<'a> Session<'a> {
 
     /// Runs until the loop halts, once if asked to, or until it is interrupted.
     pub fn run(mut self, options: SessionOptions) -> Result<RunEnd> {
-        if self.tip.contract.check.external && self.tip.state.phase != Phase::Halted {
+        let over = self.tip.state.phase == Phase::Halted && !self.may_resume(options);
+        if self.tip.contract.check.external && !over {
             return Err(Error::workspace(format!(
                 "the check of loop `{}` runs elsewhere; it cannot be run here",
                 self.id
@@ -252,7 +253,7 @@ impl<'a> Session<'a> {
         self.append(Body::Halt(body), self.now(), "loop: halt")
     }
 
-    fn may_resume(&self, options: SessionOptions) -> bool {
+    pub(super) fn may_resume(&self, options: SessionOptions) -> bool {
         match self.tip.state.halt_reason {
             Some(HaltReason::OperatorStopped) => options.resume,
             Some(HaltReason::WorkspaceInvalid) => true,
@@ -261,7 +262,7 @@ impl<'a> Session<'a> {
         }
     }
 
-    fn resume(&mut self) -> Result<()> {
+    pub(super) fn resume(&mut self) -> Result<()> {
         let halt = self.tip.state.halt.unwrap_or(self.tip.id);
         self.append(Body::Resume(ResumeBody { halt, message: None }), self.now(), "loop: resume")?;
         (self.say)(&format!("{}: resumed", self.id));

@@ -324,6 +324,17 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
                         return Err(out_of_place(kind, "no such finding is open".to_owned()));
                     };
                     expect(kind, "severity", &body.severity, &state.findings[open].severity)?;
+                    let actor = &record.actor;
+                    if state
+                        .submitters
+                        .iter()
+                        .any(|who| who.principal == actor.principal || who.key == actor.key)
+                    {
+                        return Err(out_of_place(
+                            kind,
+                            format!("{} ran the loop and cannot settle a finding on it", actor.principal),
+                        ));
+                    }
                     state.findings.remove(open);
                 }
             }

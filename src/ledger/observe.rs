@@ -64,10 +64,10 @@ impl Sample {
     fn look(&self, contract: &Contract, baseline: Option<&TestSets>) -> Look {
         let Self { run, capture } = self;
         let format = contract.report_format();
-        let written = match (contract.check.external, &capture.verdict) {
-            (true, _) => capture.report.as_deref().map(verdict_file::parse),
-            (false, Some(bytes)) => Some(verdict_file::parse(bytes)),
-            (false, None) => None,
+        let written = if contract.check.external {
+            capture.report.as_deref().map(verdict_file::parse)
+        } else {
+            capture.verdict.as_deref().filter(|_| has_verdict(contract)).map(verdict_file::parse)
         };
         let (verdict, unreadable) = match written {
             Some(Ok(verdict)) => (Some(verdict), None),
@@ -88,7 +88,9 @@ impl Sample {
             }
         };
         let source = contract.metric_source();
-        let output = capture.metric_source.as_deref().or(capture.report.as_deref());
+        // Where the report is a file, what the check printed lies beside it, or was too much to be kept.
+        let output = if has_metric_source(contract) { &capture.metric_source } else { &capture.report };
+        let output = output.as_deref();
         let seen = Observation {
             exit_code: run.exit_code,
             stdout: output,
@@ -143,7 +145,9 @@ pub fn observe(
     samples: &[Sample],
     compared: Compared<'_>,
 ) -> Observed {
-    let looks: Vec<Look> = samples.iter().map(|sample| sample.look(contract, compared.baseline)).collect();
+    // Where the base had no tests, or no check ran on it, those at green must go on to be run.
+    let reference = compared.baseline.or(compared.green);
+    let looks: Vec<Look> = samples.iter().map(|sample| sample.look(contract, reference)).collect();
     let (Some(sample), Some(first)) = (samples.first(), looks.first()) else {
         unreachable!("a check that was not run is not observed")
     };
@@ -199,7 +203,7 @@ pub fn observe(
         runs: if contract.metric.repeat > 1 { runs.collect() } else { Vec::new() },
     };
     // A test that fails and is skipped instead would make the number of failures better. One that passed at green has regressed.
-    let hushed = compared.baseline.map_or(0, |baseline| {
+    let hushed = reference.map_or(0, |baseline| {
         let passed = |test: &String| compared.green.is_some_and(|green| green.passed.contains(test));
         judgement.newly_skipped.iter().filter(|test| baseline.failed.contains(*test) && !passed(test)).count()
     });

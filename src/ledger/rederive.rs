@@ -3,13 +3,15 @@
 use gix::bstr::{BString, ByteSlice};
 
 use super::load::read as read_bounded;
-use super::observe::{Capture, Compared, Observed, Sample, evidence_name, observe};
+use super::observe::{
+    Capture, Compared, Observed, Sample, evidence_name, has_metric_source, has_verdict, observe,
+};
 use super::outside::{OutsideError, OutsideVerdict, Subject};
 use super::receipt::{
     ChangesReceipt, CheckReceipt, CostBasis, GuardViolation, GuardsReceipt, NoReport, RECEIPT_SCHEMA,
     Receipt, RunReceipt,
 };
-use super::record::{Body, IterationBody, Record, Role};
+use super::record::{Body, EvidenceEntry, IterationBody, Record, Role};
 use super::state::State;
 use super::trust::{NotTrusted, TrustRoot};
 use crate::at::At;
@@ -69,6 +71,9 @@ pub enum RederiveError {
         /// What the evidence gives.
         expected: String,
     },
+    /// Evidence that no verdict of this contract rests on has the name of one that does.
+    #[error("evidence/{0} is there, and this contract has no such evidence")]
+    Stray(String),
     /// Evidence that the verdict rests on is not there.
     #[error("evidence/{0} is missing, and the verdict rests on it")]
     NoEvidence(&'static str),
@@ -105,6 +110,12 @@ pub fn rederive(
 ) -> Result<Option<Evidence>, RederiveError> {
     match &record.body {
         Body::Baseline(body) => {
+            let (contract, check) = (context.contract, &body.check);
+            same("check.run.command", &fits(&contract.check.command, &check.run.command), &true)?;
+            same("sandbox.worker", &body.sandbox.worker, &None)?;
+            let enforced = body.sandbox.check.as_ref();
+            enforced_fits("sandbox.check", enforced, &check.run, contract.sandbox.check_network)?;
+            same("sandbox.check", &enforced.is_none_or(|one| is_allowed(contract, one)), &true)?;
             same("check.tree", &body.check.tree, &context.contract.base.tree)?;
             let observed = check_again(context, &body.check, evidence, false)?;
             let met = observed
@@ -112,6 +123,7 @@ pub fn rederive(
                 .metric
                 .is_some_and(|metric| target_met(context.contract, metric, observed.evidence.passing));
             same("target_met", &body.target_met, &met)?;
+            kept_whole(context, &body.evidence)?;
             Ok(None)
         }
         Body::Iteration(body) => iteration(context, record, body, evidence).map(Some),
@@ -150,9 +162,7 @@ fn iteration(
     }
     consistent(contract, receipt)?;
     for enforced in [&receipt.sandbox.worker, &receipt.sandbox.check].into_iter().flatten() {
-        let allowed =
-            contract.sandbox.allowed.iter().any(|adapter| adapter.as_str() == enforced.adapter.to_string());
-        same("receipt.sandbox", &allowed, &true)?;
+        same("receipt.sandbox", &is_allowed(contract, enforced), &true)?;
     }
     same("receipt.contract", &receipt.contract, &context.contract_record)?;
     let mut derived = Evidence {
@@ -199,12 +209,13 @@ fn iteration(
         return Err(RederiveError::NoEvidence("report"));
     }
     let decision = decide(contract, context.before, &derived);
+    kept_whole(context, &body.evidence)?;
     same("decision", &receipt.decision, &decision)?;
     Ok(derived)
 }
 
 /// What old repositories have is kept; nothing new is made in another way than git makes it.
-fn only_modes_that_git_writes(candidate: Oid, judged: &TreeJudgement) -> Result<(), RederiveError> {
+pub fn only_modes_that_git_writes(candidate: Oid, judged: &TreeJudgement) -> Result<(), RederiveError> {
     let old = |side: Option<(Mode, _)>| side.is_some_and(|(mode, _)| mode == Mode::GroupFile);
     match judged.changes.iter().find(|change| old(change.new) && !old(change.old)) {
         None => Ok(()),
@@ -215,6 +226,34 @@ fn only_modes_that_git_writes(candidate: Oid, judged: &TreeJudgement) -> Result<
                 escape_path(change.path.as_bstr())
             ),
         }),
+    }
+}
+
+/// Whether the contract allows the adapter that something ran in.
+fn is_allowed(contract: &Contract, enforced: &Enforcement) -> bool {
+    contract.sandbox.allowed.iter().any(|adapter| adapter.as_str() == enforced.adapter.to_string())
+}
+
+/// The files that a verdict rests on; they are never cut.
+const WHOLE: [&str; 5] = ["report", "report.sig", "metric-source", "verdict", "tests.json"];
+
+/// Whether what is never cut is said not to be, and has the size that is said.
+fn kept_whole(context: &Context<'_>, evidence: &[EvidenceEntry]) -> Result<(), RederiveError> {
+    for entry in evidence.iter().filter(|entry| WHOLE.contains(&base_name(&entry.name).0)) {
+        same("evidence.truncated", &entry.truncated, &false)?;
+        let (_, size) = context.repo.object_header(entry.id.0)?;
+        same("evidence.bytes", &entry.bytes, &size)?;
+    }
+    Ok(())
+}
+
+/// The name of a file under `evidence/` without the number of its run, and that number.
+fn base_name(name: &str) -> (&str, usize) {
+    match name.rsplit_once('-') {
+        Some((base, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
+            (base, number.parse().unwrap_or(usize::MAX))
+        }
+        _ => (name, 1),
     }
 }
 
@@ -450,6 +489,21 @@ fn check_again(
             .map(|(one, number)| sample(number, &one.run, one.report, one.no_report))
             .collect::<Result<_, RederiveError>>()?
     };
+    for (name, _) in evidence {
+        let (base, number) = name.to_str().map_or(("", 0), base_name);
+        let there = number <= samples.len();
+        let contract = context.contract;
+        let read = match base {
+            "report" => there,
+            "metric-source" => there && has_metric_source(contract),
+            "verdict" => there && has_verdict(contract),
+            "report.sig" => contract.check.external,
+            _ => continue,
+        };
+        if !read {
+            return Err(RederiveError::Stray(name.to_string()));
+        }
+    }
     // A run that gives no verdict is the last; else there are as many as the contract asks for.
     let early = samples.iter().position(|sample| sample.has_problem(context.contract));
     let expected = early.map_or(context.contract.metric.repeat as usize, |at| at + 1);

@@ -381,6 +381,13 @@ impl<'a> Walk<'a> {
         same_state(&state, &loaded.state)?;
         same_evidence(&loaded)?;
         match &record.body {
+            Body::Checkpoint(body) if !is_environment_id(&body.environment_id) => {
+                return Err(Reason::Position {
+                    field: "environment_id",
+                    found: crate::escape::escape_line(&body.environment_id).into_owned(),
+                    expected: "16 hex digits".to_owned(),
+                });
+            }
             Body::Checkpoint(body) if !self.environments.insert(body.environment_id.clone()) => {
                 return Err(Reason::Position {
                     field: "environment_id",
@@ -418,6 +425,11 @@ impl<'a> Walk<'a> {
             Step { id: loaded.id, record: loaded.record, state, evidence: loaded.evidence, decided_by };
         Ok(self.tip.clone())
     }
+}
+
+/// Whether a name is that of an environment: it becomes part of paths and messages.
+fn is_environment_id(id: &str) -> bool {
+    id.len() == 16 && id.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
 /// The commit that a record carries besides the chain.
