@@ -20,7 +20,7 @@ pub(super) enum Json {
     /// A whole number from 0 on, written without a fraction or an exponent.
     Count(u64),
     /// Any other number.
-    Number,
+    Number(f64),
     Text(String),
     List(Vec<Json>),
     Map(HashMap<String, Json>),
@@ -125,12 +125,13 @@ impl<'de> Visitor<'de> for Depth {
         Ok(Json::Count(count))
     }
 
-    fn visit_i64<E: Error>(self, _: i64) -> Result<Json, E> {
-        Ok(Json::Number)
+    fn visit_i64<E: Error>(self, number: i64) -> Result<Json, E> {
+        #[allow(clippy::cast_precision_loss, reason = "a number of a report is a 64-bit float")]
+        Ok(Json::Number(number as f64))
     }
 
-    fn visit_f64<E: Error>(self, _: f64) -> Result<Json, E> {
-        Ok(Json::Number)
+    fn visit_f64<E: Error>(self, number: f64) -> Result<Json, E> {
+        Ok(Json::Number(number))
     }
 
     fn visit_str<E: Error>(self, text: &str) -> Result<Json, E> {
@@ -173,9 +174,9 @@ mod tests {
             Json::Null,
             Json::Bool(true),
             Json::Count(3),
-            Json::Number,
-            Json::Number,
-            Json::Number,
+            Json::Number(-3.0),
+            Json::Number(3.0),
+            Json::Number(100.0),
             Json::Text("😀".into()),
         ];
         assert_eq!(value.list("a"), Some(&list[..]));

@@ -2,8 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use serde_json::{Map, Value};
-
+use super::json::{self, Json};
 use super::{Outcome, ReportProblem, TestSets, excerpt};
 
 /// What a verdict says, as far as the decision reads it.
@@ -15,21 +14,24 @@ pub struct VerdictFile {
     pub sets: Option<TestSets>,
 }
 
-/// Reads a verdict: one JSON object. What it says besides `metric_value`, `failures` and `collected` is not read here.
+/// Reads a verdict: one JSON object, as strict as any report. What it says besides `metric_value`, `failures` and `collected` is not
+/// read here.
 pub fn parse(bytes: &[u8]) -> Result<VerdictFile, ReportProblem> {
     let malformed = |why: String| ReportProblem::malformed(1, why);
-    let object: Map<String, Value> =
-        serde_json::from_slice(bytes).map_err(|error| malformed(format!("no JSON object: {error}")))?;
+    let text = std::str::from_utf8(bytes).map_err(|error| malformed(format!("no UTF-8: {error}")))?;
+    let object = json::read(text)
+        .map_err(|bad| ReportProblem::malformed(bad.line, format!("no JSON object: {}", bad.why)))?;
+    if !matches!(object, Json::Map(_)) {
+        return Err(malformed("no JSON object".to_owned()));
+    }
     let metric_value = match object.get("metric_value") {
-        None | Some(Value::Null) => None,
-        Some(Value::Number(number)) => match number.as_f64().filter(|number| number.is_finite()) {
-            // One zero, as everywhere.
-            Some(number) => Some(number + 0.0),
-            None => return Err(malformed("`metric_value` is not finite".to_owned())),
-        },
-        Some(other) => {
-            return Err(malformed(format!("`metric_value` is no number: {}", excerpt(&other.to_string()))));
-        }
+        None | Some(Json::Null) => None,
+        #[allow(clippy::cast_precision_loss, reason = "a metric is a 64-bit float")]
+        Some(Json::Count(count)) => Some(*count as f64),
+        // One zero, as everywhere.
+        Some(Json::Number(number)) if number.is_finite() => Some(number + 0.0),
+        Some(Json::Number(_)) => return Err(malformed("`metric_value` is not finite".to_owned())),
+        Some(_) => return Err(malformed("`metric_value` is no number".to_owned())),
     };
     let sets = match (ids(&object, "collected")?, ids(&object, "failures")?) {
         (None, None) => None,
@@ -53,15 +55,15 @@ pub fn parse(bytes: &[u8]) -> Result<VerdictFile, ReportProblem> {
     Ok(VerdictFile { metric_value, sets })
 }
 
-fn ids(object: &Map<String, Value>, key: &str) -> Result<Option<BTreeSet<String>>, ReportProblem> {
+fn ids(object: &Json, key: &str) -> Result<Option<BTreeSet<String>>, ReportProblem> {
     let list = match object.get(key) {
-        None | Some(Value::Null) => return Ok(None),
-        Some(Value::Array(list)) => list,
+        None | Some(Json::Null) => return Ok(None),
+        Some(Json::List(list)) => list,
         Some(_) => return Err(ReportProblem::malformed(1, format!("`{key}` is no list"))),
     };
     let mut ids = BTreeSet::new();
     for item in list {
-        let Value::String(id) = item else {
+        let Json::Text(id) = item else {
             return Err(ReportProblem::malformed(1, format!("`{key}` has something that is no string")));
         };
         if id.is_empty() {
@@ -116,11 +118,40 @@ mod tests {
             r#"{"failures": [], "collected": [1]}"#,
             r#"{"failures": {}, "collected": []}"#,
             r#"{"failures": [], "collected": [""]}"#,
+            // Readers differ in which of two they hear.
+            r#"{"metric_value": 1, "metric_value": 2}"#,
+            r#"{"metric_value": 1, "metric\u005fvalue": 1}"#,
+            r#"{"x": [{"a": 1, "a": 1}]}"#,
+            r#"{"metric_value": NaN}"#,
+            r#"{"metric_value": -Infinity}"#,
+            r#"{"x": 1e999}"#,
+            r#"{"x": "\ud800"}"#,
+            r#"{"x": "\udc00"}"#,
+            "{\"x\": \"\u{1}\"}",
         ] {
             assert!(parse(bad.as_bytes()).is_err(), "{bad}");
         }
-        let deep = format!("{{\"x\": {}{}}}", "[".repeat(100_000), "]".repeat(100_000));
-        assert!(parse(deep.as_bytes()).is_err());
+        assert!(parse(b"{\"x\": \"\xff\"}").is_err());
+        let nested = |depth: usize| format!("{{\"x\": {}{}}}", "[".repeat(depth), "]".repeat(depth));
+        assert!(parse(nested(63).as_bytes()).is_ok());
+        for depth in [64, 100, 100_000] {
+            assert!(parse(nested(depth).as_bytes()).is_err(), "{depth}");
+        }
+    }
+
+    #[test]
+    fn numbers() {
+        for (written, value) in [
+            ("18446744073709551615", 18_446_744_073_709_551_615.0),
+            ("184467440737095516160", 184_467_440_737_095_516_160.0),
+            ("-3", -3.0),
+            ("0.1", 0.1),
+            ("1e3", 1000.0),
+            ("-0", 0.0),
+        ] {
+            let read = parse(format!("{{\"metric_value\": {written}}}").as_bytes()).unwrap();
+            assert_eq!(read.metric_value.map(f64::to_bits), Some(f64::to_bits(value)), "{written}");
+        }
     }
 
     proptest! {

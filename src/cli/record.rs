@@ -1,4 +1,6 @@
 use std::fmt::Write as _;
+use std::fs::File;
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -92,15 +94,78 @@ pub fn run(context: &Context, args: &RecordArgs) -> Result<Reply> {
     })
 }
 
-/// The content of a file that an option names.
+/// The content of a file that an option names: a regular file, or a link to one. Anything else may never end, or never begin.
 pub fn read(context: &Context, option: &str, file: &Path) -> Result<Vec<u8>> {
-    let path = context.directory.join(file);
-    let unreadable = |cause: std::io::Error| {
-        Error::usage(format!("{option} {} cannot be read", file.display())).caused_by(cause)
+    read_at(&context.directory.join(file), option, file)
+}
+
+fn read_at(path: &Path, option: &str, file: &Path) -> Result<Vec<u8>> {
+    let shown = file.display();
+    let unreadable =
+        |cause: std::io::Error| Error::usage(format!("{option} {shown} cannot be read")).caused_by(cause);
+    let regular = |metadata: std::fs::Metadata| {
+        if metadata.is_file() {
+            Ok(())
+        } else {
+            Err(Error::usage(format!("{option} {shown} is not a regular file")))
+        }
     };
-    let length = std::fs::metadata(&path).map_err(unreadable)?.len();
-    if length > MAX_FILE {
-        return Err(Error::usage(format!("{option} {} has more than 16 MiB", file.display())));
+    // Before it is opened, since opening a device may do something; and of what was opened, since the name may have changed hands.
+    regular(std::fs::metadata(path).map_err(unreadable)?)?;
+    let opened = open(path).map_err(unreadable)?;
+    regular(opened.metadata().map_err(unreadable)?)?;
+    let mut bytes = Vec::new();
+    opened.take(MAX_FILE + 1).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > MAX_FILE {
+        return Err(Error::usage(format!("{option} {shown} has more than 16 MiB")));
     }
-    std::fs::read(&path).map_err(unreadable)
+    Ok(bytes)
+}
+
+/// Opens a file for reading; a FIFO does not block.
+fn open(path: &Path) -> std::io::Result<File> {
+    let mut options = File::options();
+    options.read(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.custom_flags(libc::O_NONBLOCK | libc::O_NOCTTY);
+    }
+    options.open(path)
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn only_regular_files_of_some_size_are_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let read = |name: &str| read_at(&at(name), "--verdict", Path::new(name));
+        std::fs::write(at("file"), "{}").unwrap();
+        symlink("file", at("link")).unwrap();
+        assert_eq!(read("file").unwrap(), b"{}");
+        assert_eq!(read("link").unwrap(), b"{}");
+        let length = |length: u64| File::create(at("long")).unwrap().set_len(length).unwrap();
+        length(MAX_FILE);
+        assert_eq!(read("long").unwrap().len() as u64, MAX_FILE);
+        length(MAX_FILE + 1);
+        assert!(read("long").unwrap_err().to_string().contains("more than 16 MiB"));
+        // A FIFO waits for a writer, a device has no end.
+        let fifo = std::ffi::CString::new(at("fifo").into_os_string().into_encoded_bytes()).unwrap();
+        // SAFETY: the path is NUL-terminated.
+        assert_eq!(unsafe { libc::mkfifo(fifo.as_ptr(), 0o600) }, 0);
+        symlink("fifo", at("to-fifo")).unwrap();
+        symlink("/dev/zero", at("zero")).unwrap();
+        for name in ["fifo", "to-fifo", "zero", "."] {
+            let error = read(name).unwrap_err().to_string();
+            assert!(error.contains(&format!("--verdict {name} is not a regular file")), "{error}");
+        }
+        assert!(read("none").unwrap_err().to_string().contains("cannot be read"));
+        // The same where a name changes hands between the look and the opening.
+        assert!(!open(&at("fifo")).unwrap().metadata().unwrap().is_file());
+    }
 }

@@ -6,7 +6,8 @@
 //! case where pytest captures it; a second section or a second last line, as tests of pytest plugins print them, makes
 //! the report a contradiction.
 //!
-//! A test's id is its node id, `path::name`, without the addresses that Python writes into the names of objects.
+//! A test's id is its node id, `path::name`, without the addresses that Python writes into the names of objects. Tests that differ in
+//! nothing else are told apart by their order (`#2`, `#3`, …), or one of them could go and not be missed.
 //!
 //! | word | outcome |
 //! | --- | --- |
@@ -20,7 +21,7 @@
 
 mod line;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use self::line::{Line, behind_message, folded, is_test, node_id, recognise, stable};
 use super::ids::{Gathered, Ordinals};
@@ -49,6 +50,34 @@ enum Place {
 /// The words of the summary that are counted, as the last line calls them.
 const COUNTED: [&str; 6] = ["passed", "failed", "errors", "skipped", "xfailed", "xpassed"];
 
+/// What a line of the summary says of a test.
+struct Said {
+    line: u64,
+    /// The node id, with its addresses.
+    id: String,
+    what: What,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum What {
+    /// What became of it. A test has one such line, if it came to run.
+    Result(Outcome),
+    /// `ERROR`: its setup or what comes after it failed; the latter beside a result.
+    Error,
+    /// A subtest of it failed.
+    Subtest,
+}
+
+/// What the summary says of one node id.
+#[derive(Default)]
+struct Node {
+    results: u64,
+    errors: u64,
+    subtest: bool,
+    /// An error is already counted as a test.
+    counted: bool,
+}
+
 #[derive(Default)]
 struct Parser {
     number: u64,
@@ -56,11 +85,11 @@ struct Parser {
     header_seen: bool,
     /// What the summary names.
     held: BTreeMap<&'static str, u64>,
+    /// What the summary says of tests, in its order.
+    tests: Vec<Said>,
     gathered: Gathered,
     /// How many skipped tests a file has.
     skipped: Vec<(u64, String)>,
-    /// Tests with a subtest that failed.
-    subtests: Vec<(u64, String)>,
     /// The first file that could not be collected.
     uncollected: Option<(u64, String)>,
     stopped: bool,
@@ -139,7 +168,7 @@ impl Parser {
             "SUBFAILED" | "SUBFAIL" => {
                 self.hold("failed", 1);
                 let id = self.id(node_id(behind_message(rest)))?;
-                self.subtests.push((self.number, id));
+                self.say(id, What::Subtest);
                 return Ok(());
             }
             "SUBSKIPPED" => {
@@ -163,7 +192,7 @@ impl Parser {
             && let Some((count, path)) = folded(rest)
         {
             self.hold(word, count);
-            let path = self.id(path)?;
+            let path = stable(&self.id(path)?);
             self.skipped.push((count, path));
             return Ok(());
         }
@@ -173,7 +202,12 @@ impl Parser {
             self.uncollected.get_or_insert((self.number, id));
             return Ok(());
         }
-        self.gathered.record(id, outcome)
+        self.say(id, if word == "errors" { What::Error } else { What::Result(outcome) });
+        Ok(())
+    }
+
+    fn say(&mut self, id: String, what: What) {
+        self.tests.push(Said { line: self.number, id, what });
     }
 
     fn hold(&mut self, word: &'static str, count: u64) {
@@ -188,7 +222,7 @@ impl Parser {
         if text.contains(char::REPLACEMENT_CHARACTER) {
             return Err(ReportProblem::malformed(self.number, "the name of a test is not UTF-8"));
         }
-        Ok(stable(text))
+        Ok(text.to_owned())
     }
 
     fn finish(mut self) -> Result<TestSets, ReportProblem> {
@@ -228,16 +262,7 @@ impl Parser {
                 self.gathered.record(names.distinct(&format!("{path} (skipped)")), Outcome::Skipped)?;
             }
         }
-        for (line, id) in self.subtests {
-            if self.gathered.sets.outcome(&id).is_none() {
-                let id = excerpt(&id);
-                return Err(ReportProblem::incomplete(
-                    line,
-                    format!("a subtest of `{id}`, which is not named"),
-                ));
-            }
-            self.gathered.record(id, Outcome::Failed)?;
-        }
+        record(&self.tests, &mut self.gathered)?;
         let mut sets = self.gathered.sets;
         if self.stopped && sets.failed.is_empty() {
             return Err(ReportProblem::contradiction("it stopped after failures, and no test failed"));
@@ -245,6 +270,42 @@ impl Parser {
         sets.partial = self.stopped;
         Ok(sets)
     }
+}
+
+/// Adds the tests of a summary.
+///
+/// Node ids are distinct but for plugins that run a test twice or make tests of their own. With several results of one node id nobody knows
+/// to which an error belongs, and it counts as a test of its own: nothing that was there can go and not be missed.
+fn record(tests: &[Said], gathered: &mut Gathered) -> Result<(), ReportProblem> {
+    let mut nodes = HashMap::<&str, Node>::new();
+    for said in tests {
+        let node = nodes.entry(&said.id).or_default();
+        match said.what {
+            What::Result(_) => node.results += 1,
+            What::Error => node.errors += 1,
+            What::Subtest => node.subtest = true,
+        }
+    }
+    let mut names = Ordinals::default();
+    for said in tests {
+        let node = nodes.entry(&said.id).or_default();
+        let outcome = match said.what {
+            What::Result(_) if node.subtest || (node.results == 1 && node.errors > 0) => Outcome::Failed,
+            What::Result(outcome) => outcome,
+            What::Error if node.results > 1 || (node.results == 0 && !node.counted) => Outcome::Failed,
+            What::Subtest if node.results == 0 && node.errors == 0 => {
+                let id = excerpt(&said.id);
+                return Err(ReportProblem::incomplete(
+                    said.line,
+                    format!("a subtest of `{id}`, which is not named"),
+                ));
+            }
+            What::Error | What::Subtest => continue,
+        };
+        node.counted = true;
+        gathered.record(names.distinct(&stable(&said.id)), outcome)?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -179,6 +179,57 @@ fn ids_are_stable() {
     assert_malformed(PYTEST, report("PASSED  - x", "1 passed").as_bytes(), "without a name");
 }
 
+#[test]
+fn tests_that_differ_in_an_address_are_all_counted() {
+    let green = report(
+        "PASSED a.py::b[<X at 0x14>]\nFAILED a.py::b[<X at 0x12>] - no\nFAILED a.py::b[<X at 0x13>]",
+        "2 failed, 1 passed",
+    );
+    let three = sets(PYTEST, green.as_bytes());
+    assert_eq!(three.passed, ids(&["a.py::b[<X at 0x>]"]));
+    assert_eq!(three.failed, ids(&["a.py::b[<X at 0x>] #2", "a.py::b[<X at 0x>] #3"]));
+    // A candidate that has only the one that passes has lost two.
+    let one = report("PASSED a.py::b[<X at 0x77>]", "1 passed");
+    assert!(!passes(PYTEST, one.as_bytes(), &three));
+    let mended = report(
+        "PASSED a.py::b[<X at 0x1>]\nPASSED a.py::b[<X at 0x2>]\nPASSED a.py::b[<X at 0x3>]",
+        "3 passed",
+    );
+    assert!(passes(PYTEST, mended.as_bytes(), &three));
+    // A node id that comes twice as it is: two tests of a plugin.
+    let twice = report("PASSED a.py::t\nPASSED a.py::t\nERROR a.py::t - x", "2 passed, 1 error");
+    let twice = sets(PYTEST, twice.as_bytes());
+    assert_eq!(twice.passed, ids(&["a.py::t", "a.py::t #2"]));
+    assert_eq!(twice.failed, ids(&["a.py::t #3"]));
+}
+
+#[test]
+fn an_error_beside_a_result_is_of_the_same_test() {
+    for summary in [
+        "PASSED a.py::t[<X at 0x1>]\nERROR a.py::t[<X at 0x1>] - x",
+        "ERROR a.py::t[<X at 0x1>]\nPASSED a.py::t[<X at 0x1>]",
+    ] {
+        let teardown = sets(PYTEST, report(summary, "1 passed, 1 error").as_bytes());
+        assert_eq!((teardown.failed, teardown.passed), (ids(&["a.py::t[<X at 0x>]"]), ids(&[])));
+    }
+    let both = sets(PYTEST, report("ERROR a.py::t - x\nERROR a.py::t - y", "2 errors").as_bytes());
+    assert_eq!(both.failed, ids(&["a.py::t"]));
+    // The error is that of the second of two.
+    let second = "PASSED a.py::t[<X at 0x1>]\nPASSED a.py::t[<X at 0x2>]\nERROR a.py::t[<X at 0x2>]";
+    let second = sets(PYTEST, report(second, "2 passed, 1 error").as_bytes());
+    assert_eq!(
+        (second.passed, second.failed),
+        (ids(&["a.py::t[<X at 0x>]"]), ids(&["a.py::t[<X at 0x>] #2"]))
+    );
+    let subtest =
+        "PASSED a.py::t[<X at 0x1>]\nPASSED a.py::t[<X at 0x2>]\nSUBFAILED(i=1) a.py::t[<X at 0x2>] - x";
+    let subtest = sets(PYTEST, report(subtest, "1 failed, 2 passed").as_bytes());
+    assert_eq!(
+        (subtest.passed, subtest.failed),
+        (ids(&["a.py::t[<X at 0x>]"]), ids(&["a.py::t[<X at 0x>] #2"]))
+    );
+}
+
 proptest! {
     #[test]
     fn any_bytes_are_total(bytes: Vec<u8>, lines in "((PASSED|FAILED|ERROR|SKIPPED|SUBFAILED|SUBSKIPPED)[ \\[(]([1-3]\\] )?a.py(::[ab])?( - x)?\n|=== short test summary info ===\n|[0-2] (passed|failed|skipped) in 0.1s\n|!! x !!\n){0,8}") {

@@ -17,6 +17,13 @@ pub(super) enum Line {
     Other,
 }
 
+impl Line {
+    /// Whether only a report says so: not a comment, and not anything else.
+    pub fn is_of_a_report(&self) -> bool {
+        matches!(self, Self::Version(_) | Self::Plan(_) | Self::Point(_) | Self::BailOut(_))
+    }
+}
+
 /// What a test is marked as.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Directive {

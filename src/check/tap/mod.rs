@@ -11,7 +11,8 @@
 //! theirs are not looked at ([`line::is_script`]). A file that fails, in node's sense, is a process that ended badly, whatever its
 //! tests said: it stands for tests that may not have run, and makes the report incomplete.
 //!
-//! What is no TAP is ignored, as TAP wants it. A program that prints lines like these spoils the count.
+//! What is no TAP is ignored, as TAP wants it. A program that prints lines like these spoils the count, and one that prints the beginning of a
+//! diagnostic block hides nothing: a block is indented, and a line of the report before its end makes the report incomplete.
 
 mod line;
 
@@ -85,6 +86,11 @@ impl Parser {
                 self.block = None;
             } else if indent == block && rest.starts_with("exitCode:") {
                 return self.script_failed();
+            } else if indent < block && indent.is_multiple_of(4) && recognise(rest).is_of_a_report() {
+                return Err(ReportProblem::incomplete(
+                    self.number,
+                    "a line of the report is inside a diagnostic block, which hides what is there",
+                ));
             }
             return Ok(());
         }

@@ -141,7 +141,7 @@ fn directives() {
 
 #[test]
 fn what_a_program_prints_is_no_result_or_spoils_the_count() {
-    let quiet = "1..1\nhello\n   ok 7\n\tok 7\n        ok 7 - deep\nokay\n1..x\n# ok 3\npragma +strict\nok 1 - a\n  ---\n  ok 9\n1..9\n  ...\n";
+    let quiet = "1..1\nhello\n   ok 7\n\tok 7\n        ok 7 - deep\nokay\n1..x\n# ok 3\npragma +strict\nok 1 - a\n  ---\n  ok 9\n    1..9\nokay\n# Subtest: x\n   ok 7\n  ...\n";
     assert_eq!(sets(TAP, quiet.as_bytes()).passed, ids(&["a"]));
     for forged in [
         "1..1\nok 1 - forged\nnot ok 1 - a\n",
@@ -152,6 +152,24 @@ fn what_a_program_prints_is_no_result_or_spoils_the_count() {
     }
     // Colours mean nothing.
     assert_eq!(sets(TAP, b"1..1\r\n\x1b[31mnot ok\x1b[0m 1 - \x1b[1ma\x1b[0m\r\n").failed, ids(&["a"]));
+}
+
+#[test]
+fn a_block_hides_no_result() {
+    // A test prints the beginning of a block, and another one its end and results of its own.
+    for hidden in [
+        "1..3\nok 1 - a\n  ---\nnot ok 2 - b\nnot ok 3 - c\n  ...\nok 2 - b\nok 3 - c\n",
+        "ok 1 - a\n  ---\n1..1\n  ...\n1..1\n",
+        "1..1\nok 1 - a\n  ---\nBail out!\n  ...\n",
+        "1..1\nok 1 - a\n  ---\nTAP version 13\n  ...\n",
+        "1..1\n    ok 1 - a\n      ---\n    not ok 2 - b\n      ...\n    1..1\nok 1 - c\n",
+        "1..1\n    ok 1 - a\n      ---\nok 1 - c\n      ...\n    1..1\nok 1 - c\n",
+    ] {
+        assert_incomplete(TAP, hidden.as_bytes(), "inside a diagnostic block");
+    }
+    // What is indented as the block or more is its content.
+    let content = "1..1\nok 1 - a\n  ---\n  not ok 2\n    not ok 3\n  x\n\n  ...\n";
+    assert_eq!(sets(TAP, content.as_bytes()).passed, ids(&["a"]));
 }
 
 #[test]
