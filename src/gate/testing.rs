@@ -215,7 +215,7 @@ impl super::LedgerJudge for LabRemote<'_> {
 
     fn remote_tips(&self) -> Result<Vec<ObjectId>, String> {
         let url = self.0.config_snapshot().string("remote.origin.url").ok_or("there is no remote")?;
-        let remote = open_at(Path::new(url.to_str().map_err(|error| error.to_string())?));
+        let remote = open_at(Path::new(&url.to_string()));
         let mut tips = Vec::new();
         let platform = remote.references().map_err(|error| error.to_string())?;
         for prefix in ["refs/heads/", "refs/tags/"] {
