@@ -291,17 +291,13 @@ impl Gate<'_> {
         // Anybody may have moved a remote-tracking ref. They spare a long walk, and hide nothing.
         let is_client = matches!(self.side, Side::Client { .. });
         if is_client && !tracked.is_empty() && self.carry(tripwire, tips, &known) {
+            tracked.retain(|tip| !self.carry(tripwire, &[*tip], &known));
             match self.ledgers.remote_tips() {
-                Ok(listed) => {
-                    tracked =
-                        listed.iter().filter_map(|tip| commits::had(self.objects, *tip, &open)).collect();
-                }
-                Err(why) => {
-                    notes.push(format!(
-                        "what the remote has is not known ({why}); remote-tracking refs that have anything of an unpromoted loop do not count"
-                    ));
-                    tracked.retain(|tip| !self.carry(tripwire, &[*tip], &known));
-                }
+                Ok(listed) => tracked
+                    .extend(listed.iter().filter_map(|tip| commits::had(self.objects, *tip, &open))),
+                Err(why) => notes.push(format!(
+                    "what the remote has is not known ({why}); remote-tracking refs that have anything of an unpromoted loop do not count"
+                )),
             }
         }
         known.append(&mut tracked);
