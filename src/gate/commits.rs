@@ -128,7 +128,7 @@ impl Side {
 }
 
 /// The commit that a ref at `tip` says the other side has; none if it is there as a part of a loop.
-pub fn had(objects: &Objects, tip: ObjectId, open: &HashSet<ObjectId>) -> Option<ObjectId> {
+pub(super) fn had(objects: &Objects, tip: ObjectId, open: &HashSet<ObjectId>) -> Option<ObjectId> {
     match objects.peel(tip) {
         Ok(Target::Commit(id)) if !is_of_a_loop(objects, id, open) => Some(id),
         _ => None,

@@ -30,7 +30,7 @@ pub fn own(refs: &[(FullName, ObjectId)]) -> BTreeMap<LoopId, Own> {
     for (name, tip) in refs {
         match LoopRef::parse(name.as_bstr()) {
             Ok(Some(LoopRef { id, kind: LoopRefKind::Head })) => {
-                found.entry(id).or_default().head = Some(*tip)
+                found.entry(id).or_default().head = Some(*tip);
             }
             Ok(Some(LoopRef { id, kind: LoopRefKind::Ledger })) => found.entry(id).or_default().ledger = true,
             _ => {}
@@ -41,7 +41,7 @@ pub fn own(refs: &[(FullName, ObjectId)]) -> BTreeMap<LoopId, Own> {
 
 /// Refuses a loop of which the head is here and no ledger is: neither its class nor its candidates are known. `elsewhere`
 /// are the loops whose ledgers are among the remote-tracking refs or in the push.
-pub fn refuse_heads_alone(own: &BTreeMap<LoopId, Own>, elsewhere: &HashSet<LoopId>) -> Result<()> {
+pub(super) fn refuse_heads_alone(own: &BTreeMap<LoopId, Own>, elsewhere: &HashSet<LoopId>) -> Result<()> {
     for (id, refs) in own {
         if refs.head.is_some() && !refs.ledger && !elsewhere.contains(id) {
             let refs = id.refs();
