@@ -400,3 +400,65 @@ fn loops_that_were_fetched_under_another_name_are_known() {
     refused(env.git_loop_in(&clone, &["gate", &format!("origin/main..{head}")]));
     env.git_in(&clone, &["push", "--quiet", "origin", "origin/main:refs/heads/other"]);
 }
+
+/// A lasting loop `keep` that is started, with a commit as a runner makes a candidate of iteration 1: while its check
+/// runs, and after it was killed there, only `head` says what that is.
+fn open_iteration() -> (TestEnv, String) {
+    let (env, _) = converged();
+    let (head, ledger) = ("refs/loops/keep/head", "refs/loops/keep/ledger");
+    let candidate = env.git(&["rev-parse", head]).trim().to_owned();
+    let records = env.git(&["rev-list", "--first-parent", ledger]);
+    let contract = records.lines().last().unwrap();
+    env.git(&["update-ref", ledger, contract]);
+    env.git(&["update-ref", "-d", "refs/notes/loops/keep"]);
+    (env, candidate)
+}
+
+#[test]
+fn the_candidate_of_an_open_iteration_does_not_leave() {
+    let (env, candidate) = open_iteration();
+    let tree = format!("{candidate}^{{tree}}");
+    let squash = env.git(&["commit-tree", "-p", "main", "-m", "All at once", &tree]).trim().to_owned();
+    for commit in [&candidate, &squash] {
+        refused(env.try_git(&["push", "origin", &format!("{commit}:refs/heads/leak")]));
+        refused(env.git_loop(&["gate", &format!("main..{commit}")]));
+    }
+    env.git(&["push", "--quiet", "origin", "main:refs/heads/other"]);
+}
+
+/// What the ledger does not name any more, head and receipts still do.
+#[test]
+fn a_ledger_that_was_moved_back_or_away_hides_nothing() {
+    let (env, _) = converged();
+    let (head, ledger) = ("refs/loops/keep/head", "refs/loops/keep/ledger");
+    let tip = env.git(&["rev-parse", ledger]).trim().to_owned();
+    let candidate = env.git(&["rev-parse", head]).trim().to_owned();
+    let contract = env.git(&["rev-list", "--first-parent", ledger]).lines().last().unwrap().to_owned();
+    let leak = format!("{candidate}:refs/heads/leak");
+    let push = |text: &str| {
+        env.try_git(&["push", "origin", &leak]).expect_code(1).expect_stderr(text);
+    };
+    // Only the receipts name it.
+    env.git(&["update-ref", ledger, &contract]);
+    env.git(&["update-ref", head, "main"]);
+    refused(env.try_git(&["push", "origin", &leak]));
+    // The head is nothing that follows from the ledger.
+    env.write("elsewhere", "x\n");
+    let other = env.commit("Something else");
+    env.git(&["update-ref", head, other.trim()]);
+    push("neither the base nor a candidate");
+    env.git(&["update-ref", head, &candidate]);
+    // An ordinary commit is no ledger.
+    env.git(&["update-ref", ledger, "main"]);
+    push("cannot be read as a ledger");
+    env.git(&["update-ref", "-d", ledger]);
+    push("refs/loops/keep/ledger is not");
+    env.git(&["update-ref", ledger, &tip]);
+    refused(env.try_git(&["push", "origin", &leak]));
+    // What a ref here says of the remote is not what the remote has.
+    let squash = env.git(&["commit-tree", "-p", "main", "-m", "x", &format!("{candidate}^{{tree}}")]);
+    env.git(&["branch", "tmp", squash.trim()]);
+    env.git(&["fetch", "--quiet", ".", "tmp:refs/remotes/origin/tmp"]);
+    refused(env.try_git(&["push", "origin", &format!("{}:refs/heads/leak", squash.trim())]));
+    env.git(&["push", "--quiet", "origin", "main:refs/heads/other"]);
+}

@@ -63,6 +63,8 @@ fn a_loop_that_was_fetched_under_another_name_is_not_what_the_remote_has() {
     lab.git(&["push", "-q", "--no-verify", "origin", &format!("{last}:refs/heads/by/mistake")]);
     let after = lab.git(&["commit-tree", "-p", &last, "-m", "more", &tree]).trim().to_owned();
     lab.git(&["update-ref", "refs/remotes/origin/by/hand", &after]);
+    refused("what only a ref here says");
+    lab.git(&["push", "-q", "--no-verify", "origin", &format!("{after}:refs/heads/by/mistake")]);
     assert!(lab.push(from_ref(&fix), &[&spec]).is_allowed(), "nobody's fault");
     // So is a candidate of a loop that has nothing to do with one that is held back.
     let apart = lab.git(&["commit-tree", "-p", "main", "-m", message, &tree]).trim().to_owned();
@@ -70,6 +72,32 @@ fn a_loop_that_was_fetched_under_another_name_is_not_what_the_remote_has() {
     let next = lab.git(&["commit-tree", "-p", &apart, "-m", "next", &tree]).trim().to_owned();
     let verdict = lab.push(from_ref(&fix), &[&format!("{next}:refs/heads/y")]);
     assert_eq!((verdict.is_allowed(), verdict.commits), (true, 1));
+}
+
+/// Anybody can move a remote-tracking ref: `git fetch . x:refs/remotes/origin/x`.
+#[test]
+fn a_remote_tracking_ref_that_the_remote_does_not_confirm_hides_nothing() {
+    let lab = Lab::new();
+    let fix = lab.a_loop();
+    let tree = format!("{}^{{tree}}", fix.candidates[2].id);
+    let squash = lab.git(&["commit-tree", "-p", "main", "-m", "squash", &tree]).trim().to_owned();
+    let spec = format!("{squash}:refs/heads/x");
+    let plain = told(&lab.push(from_ref(&fix), &[&spec]));
+    assert!(!plain.is_empty());
+    lab.git(&["branch", "tmp", &squash]);
+    lab.git(&["fetch", "-q", ".", "tmp:refs/remotes/origin/tmp"]);
+    assert_eq!(told(&lab.push(from_ref(&fix), &[&spec])), plain);
+    // Where the remote cannot be asked, neither.
+    lab.git(&["config", "remote.origin.url", "/nowhere"]);
+    let repo = lab.open();
+    let side = Side::Client { remotes: vec!["origin".into()] };
+    let update = Update { reference: "refs/heads/x".into(), old: None, new: squash.parse().ok() };
+    let objects = Objects::new(&repo, None).unwrap();
+    let ledgers = |_: &str, _: ObjectId| Ok(());
+    let (loops, protected) = (from_ref(&fix), None);
+    let gate = Gate { repo: &repo, objects: &objects, side: &side, protected, loops, ledgers: &ledgers };
+    let verdict = gate.judge(from_ref(&update)).unwrap();
+    assert_eq!((told(&verdict), verdict.commits, verdict.notes.len()), (plain, 1, 1));
 }
 
 /// What a server has are its branches and tags; a host makes other refs by itself, from what nobody judged.

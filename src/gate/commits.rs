@@ -13,6 +13,10 @@
 //! from there, and for any other ref that is at a record of a ledger, at a candidate of an unpromoted `lasting_code` loop,
 //! or at a candidate of some other loop that was built on one of those.
 //!
+//! Anybody can move a remote-tracking ref (`git fetch . x:refs/remotes/origin/x`), so those of a client do not hide what an
+//! unpromoted loop made: where they would, the remote is asked what its branches and tags are, and where it cannot be
+//! asked, the refs that would hide something do not count.
+//!
 //! A range and the lines of `--stdin` are judged by their old ids alone: where a CI job runs, branches are what somebody
 //! checked out, and the remote-tracking refs are fetched after the push that is to be judged.
 
@@ -81,9 +85,7 @@ impl Side {
                     continue;
                 }
                 if let Some(id) = reference.try_id()
-                    && let Ok(Target::Commit(id)) = objects.peel(id.detach())
-                    && !known.contains(&id)
-                    && !is_of_a_loop(objects, id, open)
+                    && let Some(id) = had(objects, id.detach(), open)
                 {
                     known.insert(id);
                 }
@@ -122,6 +124,14 @@ impl Side {
         let mut known: Vec<ObjectId> = known.into_iter().collect();
         known.sort_unstable();
         Ok(known)
+    }
+}
+
+/// The commit that a ref at `tip` says the other side has; none if it is there as a part of a loop.
+pub(super) fn had(objects: &Objects, tip: ObjectId, open: &HashSet<ObjectId>) -> Option<ObjectId> {
+    match objects.peel(tip) {
+        Ok(Target::Commit(id)) if !is_of_a_loop(objects, id, open) => Some(id),
+        _ => None,
     }
 }
 

@@ -9,7 +9,7 @@ use gix::bstr::{BString, ByteSlice};
 use serde_json::Value;
 
 use super::ledger_rules::ledgers;
-use super::{Candidate, LedgerFacts, LedgerJudge, LoopContent, Standing, Update};
+use super::{Candidate, LedgerFacts, LedgerJudge, LoopContent, Standing, Update, unrecorded};
 use crate::at::At;
 use crate::canonical::compact_json;
 use crate::contract::{Class, Contract};
@@ -27,15 +27,18 @@ use crate::ledger::verify::{record_ids, verify_ledger};
 /// beside the ledger that says what it is), and those that a fetch refspec put among the remote-tracking refs.
 pub fn known_loops(repo: &Repo, trust: Option<&TrustRoot>, updates: &[Update]) -> Result<Known> {
     let refs = repo.list_refs(LOOPS_PREFIX)?;
+    let own_refs = unrecorded::own(&refs);
     let mut ledgers = Vec::new();
     for (name, tip) in refs {
         if let Ok(Some(LoopRef { id, kind: LoopRefKind::Ledger })) = LoopRef::parse(name.as_bstr()) {
-            let lasting = is_lasting(repo, tip);
+            let lasting = is_lasting(repo, &id, tip);
             ledgers.push((id, tip, lasting, true));
         }
     }
     let own = ledgers.len();
-    for (id, tip) in others(repo, updates)? {
+    let others = others(repo, updates)?;
+    unrecorded::refuse_heads_alone(&own_refs, &others.iter().map(|(id, _)| id.clone()).collect())?;
+    for (id, tip) in others {
         // One that is here already up to there says nothing new; one that goes on from there says all that it says.
         let same = |(other, known, ..): &(LoopId, ObjectId, bool, bool)| {
             *other == id && has_record(repo, *known, tip)
@@ -44,7 +47,8 @@ pub fn known_loops(repo: &Repo, trust: Option<&TrustRoot>, updates: &[Update]) -
             continue;
         }
         ledgers.retain(|(other, known, ..)| *other != id || !has_record(repo, tip, *known));
-        ledgers.push((id, tip, is_lasting(repo, tip), false));
+        let lasting = is_lasting(repo, &id, tip);
+        ledgers.push((id, tip, lasting, false));
     }
     let mut known = Known { loops: Vec::new(), ledgers: own };
     if !ledgers.iter().any(|(_, _, lasting, _)| *lasting) {
@@ -58,6 +62,7 @@ pub fn known_loops(repo: &Repo, trust: Option<&TrustRoot>, updates: &[Update]) -
             Err(_) => {}
         }
     }
+    unrecorded::add(repo, &own_refs, &mut known.loops)?;
     Ok(known)
 }
 
@@ -101,14 +106,14 @@ fn has_record(repo: &Repo, tip: ObjectId, wanted: ObjectId) -> bool {
 }
 
 /// Whether the contract that the ledger began with says `lasting_code`: a later record, which anybody may have put on
-/// top, could carry another. What cannot be read is taken for it: fail closed.
-fn is_lasting(repo: &Repo, tip: ObjectId) -> bool {
+/// top, could carry another. What cannot be read, or is the contract of another loop, is taken for it: fail closed.
+fn is_lasting(repo: &Repo, id: &LoopId, tip: ObjectId) -> bool {
     let root = record_ids(repo, tip).ok().and_then(|ids| ids.first().copied());
     let contract = root
         .and_then(|root| load(repo, root).ok())
         .and_then(|loaded| contract_bytes(repo, loaded.peek().contract_blob).ok())
         .and_then(|bytes| Contract::from_bytes(&bytes).ok());
-    contract.is_none_or(|contract| contract.class == Class::LastingCode)
+    contract.is_none_or(|contract| contract.class == Class::LastingCode || contract.loop_id != id.as_str())
 }
 
 fn content(
@@ -139,15 +144,14 @@ fn content(
     }
     // Not verified: nothing of it is promoted, and every candidate that it names is watched.
     candidates.clear();
-    let unreadable = |cause| {
+    let no_ledger = || {
         Error::refused(format!("refs/loops/{id}/ledger cannot be read as a ledger, so nothing can be judged"))
-            .caused_by(cause)
             .hint(format!(
                 "fetch it anew, or if it is none of yours: git update-ref -d refs/loops/{id}/ledger"
             ))
     };
     let mut base = None;
-    for record in record_ids(repo, tip).map_err(unreadable)? {
+    for record in record_ids(repo, tip).map_err(|cause| no_ledger().caused_by(cause))? {
         // What is no record names no candidate; the ones before it still do.
         let Ok(loaded) = load(repo, record) else { continue };
         let record = &loaded.peek().record;
@@ -156,7 +160,8 @@ fn content(
         }
         collect(record, &mut candidates);
     }
-    let Some(base) = base else { return Ok(None) };
+    // An ordinary commit, say. What it should tell of the loop is not known.
+    let base = base.ok_or_else(no_ledger)?;
     Ok(Some(LoopContent { id: id.to_string(), lasting, standing: Standing::Open, base, candidates }))
 }
 
@@ -226,6 +231,13 @@ impl LedgerJudge for ByTrust<'_> {
         let facts = Rc::new(facts);
         self.facts.borrow_mut().insert(key, Rc::clone(&facts));
         Ok(facts)
+    }
+
+    fn remote_tips(&self) -> std::result::Result<Vec<ObjectId>, String> {
+        let Place::Remote { url, .. } = &self.place else { return Err("there is no remote".to_owned()) };
+        let url = url.to_str().map_err(|_| "the address of the remote is not UTF-8".to_owned())?;
+        let listed = self.repo.list_remote_refs(url, &["refs/heads/*", "refs/tags/*"]);
+        Ok(listed.map_err(|error| Error::from(error).chain())?.into_iter().map(|(_, tip)| tip).collect())
     }
 
     fn received(&self, id: &str) -> std::result::Result<Option<ObjectId>, String> {

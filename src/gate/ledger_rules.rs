@@ -49,6 +49,12 @@ pub trait LedgerJudge {
     /// Where the ledger of a loop is on the receiving side now. Asked only if a push brings other refs of the loop
     /// and not the ledger. `Err` says why that cannot be known.
     fn received(&self, id: &str) -> Result<Option<ObjectId>, String>;
+
+    /// What the branches and tags of the remote that is pushed to are at, as the remote itself says. Asked only if
+    /// remote-tracking refs would hide what an unpromoted loop made. `Err` says why it cannot be asked.
+    fn remote_tips(&self) -> Result<Vec<ObjectId>, String> {
+        Err("it cannot be asked".to_owned())
+    }
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@
 //! | [`ledger_rules`] | the rules for `refs/loops/*` and `refs/notes/loops/*` |
 //! | [`receipts`] | the form of `refs/notes/loops/*` |
 //! | [`known`] | what the gate has to know of the loops, from their ledgers |
+//! | [`unrecorded`] | what heads and receipts name and ledgers do not |
 //! | [`verdict`] | the answer |
 //! | [`shim`] and [`install`] | the hook scripts, and putting them beside the hooks that are there |
 
@@ -31,6 +32,7 @@ pub mod objects;
 pub mod receipts;
 pub mod shim;
 pub mod tripwire;
+pub mod unrecorded;
 pub mod verdict;
 
 #[cfg(test)]
@@ -237,7 +239,7 @@ impl Gate<'_> {
         if tips.is_empty() {
             return Ok(Judged::default());
         }
-        let known = self.known(updates, &mut verdict.notes)?;
+        let known = self.known(tripwire, &tips, updates, &mut verdict.notes)?;
         let mut judged = Judged::default();
         let mut judge = |brought: &commits::Brought| {
             for commit in &brought.commits {
@@ -274,11 +276,49 @@ impl Gate<'_> {
     }
 
     /// What the other side has: what this side knows of its refs, and where the updated ones are.
-    fn known(&self, updates: &[Update], notes: &mut Vec<String>) -> Result<Vec<ObjectId>, GateError> {
+    fn known(
+        &self,
+        tripwire: &Tripwire<'_>,
+        tips: &[ObjectId],
+        updates: &[Update],
+        notes: &mut Vec<String>,
+    ) -> Result<Vec<ObjectId>, GateError> {
         let open = self.loops.iter().filter(|content| content.lasting && content.standing == Standing::Open);
         let open = open.flat_map(|content| content.candidates.iter().map(|candidate| candidate.id)).collect();
+        let mut known = self.told(updates, notes);
         let read = self.side.known(self.repo, self.objects, &open);
-        let mut known = read.map_err(|source| GateError::Repository { what: "the refs", source })?;
+        let mut tracked = read.map_err(|source| GateError::Repository { what: "the refs", source })?;
+        // Anybody may have moved a remote-tracking ref. They spare a long walk, and hide nothing.
+        let is_client = matches!(self.side, Side::Client { .. });
+        if is_client && !tracked.is_empty() && self.carry(tripwire, tips, &known) {
+            tracked.retain(|tip| !self.carry(tripwire, &[*tip], &known));
+            match self.ledgers.remote_tips() {
+                Ok(listed) => tracked
+                    .extend(listed.iter().filter_map(|tip| commits::had(self.objects, *tip, &open))),
+                Err(why) => notes.push(format!(
+                    "what the remote has is not known ({why}); remote-tracking refs that have anything of an unpromoted loop do not count"
+                )),
+            }
+        }
+        known.append(&mut tracked);
+        Ok(known)
+    }
+
+    /// Whether `tips` reach what an open loop made, besides what `told` reaches. What cannot be read may be it.
+    fn carry(&self, tripwire: &Tripwire<'_>, tips: &[ObjectId], told: &[ObjectId]) -> bool {
+        let mut seen = HashSet::new();
+        tripwire.bases().any(|base| {
+            let had: Vec<ObjectId> = told.iter().copied().chain([base]).collect();
+            commits::Brought::by(self.objects, tips, &had).map_or(true, |brought| {
+                let mut new = brought.commits.iter().filter(|commit| seen.insert(**commit));
+                new.any(|commit| tripwire.judge_commit(*commit).map_or(true, |hits| !hits.is_empty()))
+            })
+        })
+    }
+
+    /// Where the updated refs are on the other side, as it says itself.
+    fn told(&self, updates: &[Update], notes: &mut Vec<String>) -> Vec<ObjectId> {
+        let mut known = Vec::new();
         for update in updates.iter().filter(|update| !ledger_rules::is_loop_space(update.reference.as_bstr()))
         {
             let Some(old) = update.old else { continue };
@@ -293,7 +333,7 @@ impl Gate<'_> {
                 )),
             }
         }
-        Ok(known)
+        known
     }
 
     /// The policy is read from the protected side only: a push must not be able to switch it off or on.

@@ -184,6 +184,11 @@ impl<'a> Tripwire<'a> {
         self.all_paths.is_empty()
     }
 
+    /// The bases of the open loops. A commit that all of them descend from carries nothing.
+    pub fn bases(&self) -> impl Iterator<Item = ObjectId> {
+        self.open.iter().map(|open| open.content.base)
+    }
+
     /// What the commit carries, in path order.
     pub fn judge_commit(&self, id: ObjectId) -> Result<Vec<Hit>, Unreadable> {
         let commit = self.objects.commit(id)?;
