@@ -164,9 +164,11 @@ fn a_missing_program_is_found_out_before_any_record_of_an_iteration() {
     numbers(&env, HONEST, "");
     let good = std::fs::read_to_string(env.repo().join("loop.toml")).unwrap();
     env.write("loop.toml", good.replace("command = [\"sh\", \"check.sh\"]", "command = [\"no-such-check\"]"));
+    env.git_loop(&["start", "one"]).expect_code(0);
     clear(env.git_loop(&["run", "one"]), 30, "no-such-check");
     let worker = good.lines().find(|line| line.starts_with("command = [\"sh\", \"/")).unwrap().to_owned();
     env.write("loop.toml", good.replace(&worker, "command = [\"no-such-worker\"]"));
+    env.git_loop(&["start", "two"]).expect_code(0);
     clear(env.git_loop(&["run", "two"]), 30, "no-such-worker");
     for id in ["one", "two"] {
         assert_eq!(
@@ -271,4 +273,40 @@ fn bad_arguments_end_as_gits_do() {
     assert_eq!(json["status"], "error");
     env.git_loop(&["--version"]).expect_code(0);
     env.git_loop(&["--help"]).expect_code(0);
+}
+
+#[test]
+fn faults_of_usage_are_told_whole_and_send_nobody_to_a_manual_page() {
+    let env = TestEnv::new();
+    let json = env.git_loop(&["start", "--json"]).expect_code(129).json();
+    let message = json["errors"][0]["message"].as_str().unwrap();
+    assert_eq!(message, "the following required arguments were not provided: <ID>");
+    let hints = json["errors"][0]["hints"].as_array().unwrap();
+    assert_eq!(hints.last().unwrap(), "git loop help start", "{hints:?}");
+    let text = env.git_loop(&["start"]).expect_code(129);
+    assert!(text.stderr.ends_with("For more information: git loop help start\n"), "{text:?}");
+    let text = env.git_loop(&["frobnicate"]).expect_code(129);
+    assert!(text.stderr.ends_with("For more information: git loop help\n"), "{text:?}");
+    let short = env.git_loop(&["-h"]).expect_code(0);
+    assert!(short.stdout.contains("see more with 'git loop help'"), "{short:?}");
+    assert!(!short.stdout.contains("'--help'"), "{short:?}");
+}
+
+#[test]
+fn a_trust_file_that_the_protected_branch_lacks_is_pushed_and_not_committed_again() {
+    let env = TestEnv::new();
+    numbers(&env, HONEST, "");
+    let first = env.git(&["rev-parse", "HEAD"]);
+    env.git(&["config", "--unset", "loop.allowedSigners"]);
+    env.git(&["update-ref", "refs/remotes/origin/main", &first]);
+    env.git(&["symbolic-ref", "refs/remotes/origin/HEAD", "refs/remotes/origin/main"]);
+    env.write(".loops/allowed_signers", std::fs::read(env.trust_file()).unwrap());
+    env.git_loop(&["start", "fix"]).expect_code(30).expect_stderr("git commit");
+    env.commit("Trust");
+    let said = env.git_loop(&["start", "fix"]).expect_code(30).expect_stderr("git push");
+    assert!(!said.stderr.contains("git commit"), "{said:?}");
+    let hint = "git config loop.protectedBranch refs/heads/main";
+    assert!(said.stderr.contains(hint), "{said:?}");
+    env.git(&["config", "loop.protectedBranch", "refs/heads/main"]);
+    env.git_loop(&["start", "fix"]).expect_code(0);
 }

@@ -191,3 +191,30 @@ fn an_operators_stop_is_on_the_record_and_can_be_resumed() {
     env.git_loop(&["run", "fix", "--resume"]).expect_code(10);
     env.git_loop(&["verify", "fix"]).expect_code(0);
 }
+
+#[test]
+fn short_ids_name_objects_in_repositories_of_either_format() {
+    for format in ["sha1", "sha256"] {
+        let env = TestEnv::with(&[&format!("--object-format={format}")], "repo");
+        numbers(&env, HONEST, "");
+        let first = env.git(&["rev-parse", "HEAD"]);
+        env.write("README", "more\n");
+        let second = env.commit("More");
+        for (number, length) in [6, 12, 39].into_iter().enumerate() {
+            let id = format!("at{number}");
+            env.git_loop(&["start", &id, "--base", &second[..length]]).expect_code(0);
+            assert_eq!(env.git(&["rev-parse", &format!("refs/loops/{id}/head")]), second, "{format}");
+        }
+        let parent = format!("{}~1", &second[..12]);
+        env.git_loop(&["start", "parent", "--base", &parent]).expect_code(0);
+        assert_eq!(env.git(&["rev-parse", "refs/loops/parent/head"]), first, "{format}");
+        env.git_loop(&["gate", &format!("{}..HEAD", &first[..7])]).expect_code(0);
+        // A ref of that name goes first, and what names nothing still does.
+        env.git(&["branch", &second[..8], &first]);
+        env.git_loop(&["start", "branch", "--base", &second[..8]]).expect_code(0);
+        assert_eq!(env.git(&["rev-parse", "refs/loops/branch/head"]), first, "{format}");
+        env.git_loop(&["start", "none", "--base", "0123456789"])
+            .expect_code(129)
+            .expect_stderr("names nothing");
+    }
+}

@@ -1,10 +1,13 @@
 //! What is found out before a worker is paid, and what a candidate can do that must not stop the loop for ever.
 
 use crate::support::scenario::{HONEST, loop_toml, numbers};
-use crate::support::{Output, TestEnv};
+use crate::support::{APPROVER, Output, RUNNER, TestEnv};
 
 /// A worker that leaves a mark in the evidence that it ran: nothing else could.
 fn worker_ran(env: &TestEnv, id: &str) -> bool {
+    if env.git(&["for-each-ref", &format!("refs/loops/{id}/")]).is_empty() {
+        return false;
+    }
     let kinds = env.git(&["log", "--first-parent", "--format=%s", &format!("refs/loops/{id}/ledger")]);
     kinds.lines().any(|subject| subject.starts_with("checkpoint"))
 }
@@ -189,7 +192,7 @@ fn a_check_that_shows_nothing_on_the_base_stops_the_run_before_the_worker() {
         let output = stops_unpaid(&env, id, needle);
         assert!(output.stderr.contains("a word of explanation"), "{id}: {output:?}");
         env.git_loop(&["start", "try", "--dry-run"])
-            .expect_code(0)
+            .expect_code(30)
             .expect_stderr("a run would stop before its first worker");
         assert_eq!(env.git(&["rev-list", "--count", &format!("refs/loops/{id}/ledger")]), "1", "{id}");
     }
@@ -247,8 +250,111 @@ fn start_says_what_is_missing_and_run_refuses_it() {
     for (id, from, to, needle) in cases {
         env.write("loop.toml", good.replace(from, to));
         env.git_loop(&["start", id]).expect_code(0).expect_stderr(&format!("would stop here: {needle}"));
-        stops_unpaid(&env, id, needle);
+        let said = stops_unpaid(&env, id, needle);
+        assert_eq!(said.stderr.contains("frozen"), needle.contains("not in the tree"), "{said:?}");
+        // A run that is new starts nothing, and a rehearsal tells one fault once and runs nothing.
+        let new = format!("new-{id}");
+        stops_unpaid(&env, &new, needle);
+        let dry = env.git_loop(&["start", &new, "--dry-run"]).expect_code(30);
+        assert_eq!(dry.stderr.matches(needle).count(), 1, "{dry:?}");
+        assert!(!dry.stderr.contains("running the check"), "{dry:?}");
+        assert_eq!(env.git(&["for-each-ref", &format!("refs/loops/{new}/")]), "", "{id}");
     }
+}
+
+#[test]
+fn a_script_that_is_nowhere_is_missed_and_a_program_without_its_bit_is_named() {
+    let env = TestEnv::new();
+    numbers(&env, HONEST, "");
+    let good = std::fs::read_to_string(env.repo().join("loop.toml")).unwrap();
+    let worker = good.lines().find(|line| line.starts_with("command = [\"sh\", \"/")).unwrap().to_owned();
+    let plain = env.root().join("plain");
+    std::fs::write(&plain, "#!/bin/sh\n").unwrap();
+    let plain = plain.to_str().unwrap();
+    let cases = [
+        (
+            worker.as_str(),
+            "[\"sh\", \"/nowhere/w.sh\"]",
+            "the worker's script /nowhere/w.sh is not there".to_owned(),
+        ),
+        (
+            &worker,
+            "[\"sh\", \"../w.sh\"]",
+            "the worker's script ../w.sh leads out of the worktree".to_owned(),
+        ),
+        (
+            "command = [\"sh\", \"check.sh\"]",
+            "[\"sh\", \"/nowhere/c.sh\"]",
+            "the check's script /nowhere/c.sh".to_owned(),
+        ),
+        #[cfg(unix)]
+        (&worker, &format!("[\"{plain}\"]"), format!("the worker's program {plain} is not executable")),
+    ];
+    for (number, (from, to, needle)) in cases.iter().enumerate() {
+        env.write("loop.toml", good.replace(from, &format!("command = {to}")));
+        env.git_loop(&["start", &format!("at{number}")]).expect_code(0).expect_stderr(needle);
+        stops_unpaid(&env, &format!("new{number}"), needle);
+    }
+    assert!(!env.git(&["for-each-ref", "refs/loops"]).contains("new"));
+}
+
+#[test]
+fn what_a_run_would_be_refused_for_is_refused_before_the_contract_is_signed() {
+    let env = TestEnv::new();
+    numbers(&env, HONEST, "");
+    // Weaker than the machine's owner allows.
+    env.git(&["config", "--global", "loop.minSandbox", "landlock"]);
+    let terms = std::fs::read_to_string(env.repo().join("loop.toml")).unwrap();
+    env.write("loop.toml", format!("{terms}\n[sandbox]\nallowed = [\"none\"]\n"));
+    stops_unpaid(&env, "weak", "loop.minSandbox asks for landlock")
+        .expect_stderr("nothing but \"none\": worker and check run with your own rights");
+    env.git_loop(&["start", "warned"])
+        .expect_code(0)
+        .expect_stderr("`git loop run` would stop here: no sandbox");
+    env.git(&["config", "--global", "--unset", "loop.minSandbox"]);
+    env.write("loop.toml", &terms);
+    // No runner.
+    let lead = env.key("lead");
+    env.write("loop.toml", format!("{terms}\n[roles]\nrunner = [\"{RUNNER}\"]\n"));
+    let key = lead.to_str().unwrap();
+    env.git_loop(&["run", "other", "--key", key])
+        .expect_code(1)
+        .expect_stderr("is not a runner of loop `other`");
+    env.git_loop(&["start", "theirs", "--key", key])
+        .expect_code(0)
+        .expect_stderr(&format!("{APPROVER} may not run it; {RUNNER} may: git loop run theirs --key FILE"));
+    let loops = env.git(&["for-each-ref", "--format=%(refname)", "refs/loops"]);
+    assert!(!loops.contains("weak") && !loops.contains("other"), "{loops}");
+}
+
+#[test]
+fn a_clone_without_loops_is_told_to_fetch_them() {
+    let env = TestEnv::new();
+    numbers(&env, HONEST, "");
+    let terms = std::fs::read_to_string(env.repo().join("loop.toml")).unwrap();
+    let fetch = "git fetch upstream 'refs/loops/*:refs/loops/*'";
+    env.git(&["remote", "add", "upstream", "/nowhere"]);
+    env.write("loop.toml", terms.replace("from = \"failures\"", "from = \"nothing\""));
+    env.git_loop(&["run", "fix"]).expect_code(129).expect_stderr(fetch);
+    env.write("loop.toml", &terms);
+    env.git_loop(&["run", "fix"]).expect_code(10).expect_stderr(fetch);
+    let second = env.git_loop(&["run", "again"]).expect_code(10);
+    assert!(!second.stderr.contains("git fetch"), "{second:?}");
+}
+
+#[test]
+fn what_is_committed_after_the_base_is_not_called_uncommitted() {
+    let env = TestEnv::new();
+    numbers(&env, HONEST, "");
+    let base = env.git(&["rev-parse", "HEAD"]);
+    env.write("later", "x\n");
+    env.write("README", "changed\n");
+    std::fs::remove_file(env.repo().join("src/c")).unwrap();
+    env.commit("Later");
+    let clean = env.git_loop(&["start", "clean", "--base", &base]).expect_code(0);
+    assert!(!clean.stderr.contains("not committed"), "{clean:?}");
+    env.write("src/a", "5\n");
+    env.git_loop(&["start", "dirty", "--base", &base]).expect_code(0).expect_stderr("is not in it: src/a\n");
 }
 
 #[test]

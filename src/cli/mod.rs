@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 
 use crate::error::Error;
 use crate::exit::ExitCode;
@@ -163,10 +163,11 @@ const PLANNED: &[&str] = &[
 
 fn run_with(args: impl IntoIterator<Item = OsString>, host: HostEnv) -> ExitCode {
     let args: Vec<OsString> = args.into_iter().collect();
+    let help = help_command(&args);
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         // Help and version are what was asked for; everything else is bad usage, in git's code.
-        Err(error) if !error.use_stderr() => return ui::clap_message(&error, ExitCode::OK),
+        Err(error) if !error.use_stderr() => return ui::clap_message(&error, &help, ExitCode::OK),
         Err(error) => {
             // A command of the design that this version lacks is not a slip of the finger.
             let planned =
@@ -178,13 +179,10 @@ fn run_with(args: impl IntoIterator<Item = OsString>, host: HostEnv) -> ExitCode
                 return ui.finish(Err(error.hint("see what there is: git loop -h")));
             }
             if args.iter().any(|arg| arg == "--json") {
-                let text = error.render().to_string();
-                let message =
-                    text.lines().next().unwrap_or_default().trim_start_matches("error: ").to_owned();
                 let ui = Ui::new(true, false, ColorChoice::Never, true, &host);
-                return ui.finish(Err(Error::usage(message).hint("git loop --help")));
+                return ui.finish(Err(usage_error(&error, &help)));
             }
-            return ui::clap_message(&error, ExitCode::USAGE);
+            return ui::clap_message(&error, &help, ExitCode::USAGE);
         }
     };
     let Global { directory, key, json, color, no_pager, quiet } = cli.global;
@@ -194,6 +192,32 @@ fn run_with(args: impl IntoIterator<Item = OsString>, host: HostEnv) -> ExitCode
     let context = Context { host, ui, directory, key };
     let result = dispatch(&context, cli.command);
     context.ui.finish(result)
+}
+
+/// How to ask for the help of the command that `args` name. Not `git loop --help`: git looks for a manual page then.
+fn help_command(args: &[OsString]) -> String {
+    let cli = Cli::command();
+    let words = || args.iter().skip(1).filter_map(|arg| arg.to_str());
+    let known = |word: &&str| *word != "help" && cli.find_subcommand(word).is_some();
+    words().find(known).map_or_else(|| "git loop help".to_owned(), |name| format!("git loop help {name}"))
+}
+
+/// What clap says of a fault of usage, as one line with hints.
+fn usage_error(error: &clap::Error, help: &str) -> Error {
+    let text = error.render().to_string();
+    let (mut message, mut hints) = (Vec::new(), Vec::new());
+    for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
+        if line.starts_with("For more information") {
+            break;
+        }
+        match line.strip_prefix("tip: ") {
+            Some(tip) => hints.push(tip.to_owned()),
+            None if line.starts_with("Usage: ") => hints.push(line.to_owned()),
+            None => message.push(line.trim_start_matches("error: ")),
+        }
+    }
+    hints.push(help.to_owned());
+    hints.into_iter().fold(Error::usage(message.join(" ")), Error::hint)
 }
 
 fn dispatch(context: &Context, command: Command) -> Result<Reply, Error> {

@@ -3,12 +3,12 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Context;
-use super::common::{Proof, author, find_loop, find_or_only, near, result_fields, verified_with};
-use super::start::start;
+use super::common::{Proof, all_loops, author, find_loop, find_or_only, near, result_fields, verified_with};
+use super::start::{Then, start};
 use super::ui::Reply;
 use crate::contract::Contract;
 use crate::error::{Error, Result};
-use crate::git::LoopId;
+use crate::git::{LoopId, Repo};
 use crate::iterate::interrupt::Interrupt;
 use crate::iterate::session::Opening;
 use crate::iterate::{Session, SessionOptions};
@@ -56,7 +56,10 @@ pub fn run(context: &Context, args: &RunArgs) -> Result<Reply> {
             ));
         }
         Some(id) => {
-            start(context, &repo, id, args.file.as_deref(), args.base.as_deref())?;
+            if args.file.is_none() {
+                hint_of_fetching(context, &repo, id)?;
+            }
+            start(context, &repo, id, args.file.as_deref(), args.base.as_deref(), Then::Run)?;
             context.ui.say(&format!("{id}: started"));
             find_loop(&repo, id)?
         }
@@ -117,4 +120,19 @@ pub fn run(context: &Context, args: &RunArgs) -> Result<Reply> {
         .status(tip.state.status.as_str())
         .fields(result_fields(tip, proof.ids()))
         .exit(end.exit))
+}
+
+/// Says what may have been meant where a loop would be new only because git does not clone loops.
+fn hint_of_fetching(context: &Context, repo: &Repo, id: &str) -> Result<()> {
+    let remotes = repo.gix().remote_names();
+    let Some(remote) = remotes.iter().find(|name| **name == "origin").or_else(|| remotes.first()) else {
+        return Ok(());
+    };
+    if all_loops(repo)?.is_empty() {
+        context.ui.warn(&format!(
+            "{id} is new here, and this repository has no loops; git does not clone those of {remote}. If it is one of \
+             them, fetch it: git fetch {remote} 'refs/loops/*:refs/loops/*'",
+        ));
+    }
+    Ok(())
 }

@@ -5,20 +5,23 @@ use clap::Args;
 use serde_json::json;
 
 use super::Context;
-use super::common::{principals, result_fields};
+use super::common::{author, principals, result_fields};
 use super::ui::Reply;
 use crate::at::At;
 use crate::contract::{self, Contract, LoopFile};
 use crate::error::{Error, Result, ResultExt};
 use crate::escape::escape_terminal;
+use crate::exit::ExitCode;
 use crate::git::LoopId;
-use crate::git::Repo;
-use crate::iterate::advice::advice;
+use crate::git::{Repo, resolve_revision};
+use crate::iterate::advice::{advice, obstacles};
 use crate::iterate::interrupt::Interrupt;
+use crate::iterate::preflight::before_signing;
 use crate::iterate::session::{self, Opening};
 use crate::iterate::start::{create, freeze, must_be_new};
 use crate::ledger::append::{Author, Tip};
 use crate::ledger::message::one_line;
+use crate::ledger::record::Role;
 use crate::ledger::trust::TrustRoot;
 use crate::render::line::{plural, span};
 
@@ -49,21 +52,45 @@ pub fn run(context: &Context, args: &StartArgs) -> Result<Reply> {
         return rehearse(context, args);
     }
     let repo = context.repo()?;
-    let tip = start(context, &repo, &args.id, args.file.as_deref(), args.base.as_deref())?;
+    let (tip, principals) =
+        start(context, &repo, &args.id, args.file.as_deref(), args.base.as_deref(), Then::Nothing)?;
+    let id = &args.id;
+    let runners = &tip.contract.roles.runner;
+    let next =
+        if tip.contract.check.external { format!("checkpoint {id} --json") } else { format!("run {id}") };
+    let hint = if principals.iter().any(|principal| runners.contains(principal)) {
+        format!("git loop {next}")
+    } else {
+        format!(
+            "{} may not run it; {} may: git loop {next} --key FILE",
+            principals.join(", "),
+            runners.join(" or ")
+        )
+    };
     Ok(Reply::text(format!("started {}: contract {}\n", args.id, tip.id))
-        .hint(format!("git loop run {}", args.id))
+        .hint(hint)
         .status(tip.state.status.as_str())
         .fields(result_fields(&tip, &[])))
 }
 
-/// Starts the loop `id`; also what `git loop run` does for an id that is new.
+/// What comes after the start of a loop.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Then {
+    /// Nothing, at least not here and now.
+    Nothing,
+    /// It is run at once: whatever would refuse that refuses the start, as signed terms cannot be mended.
+    Run,
+}
+
+/// Starts the loop `id`; also what `git loop run` does for an id that is new. With the principals of the signing key.
 pub(super) fn start(
     context: &Context,
     repo: &Repo,
     id: &str,
     file: Option<&Path>,
     base: Option<&str>,
-) -> Result<Tip> {
+    then: Then,
+) -> Result<(Tip, Vec<String>)> {
     let id: LoopId = id.parse()?;
     let refs = id.refs();
     must_be_new(repo, refs, &id)?;
@@ -75,7 +102,19 @@ pub(super) fn start(
     let principals = principals(&signer, &trust)?;
     let (contract, principal, warnings) = freeze(repo, &id, &file, base, &trust, &principals)?;
     warn(context, repo, &contract, &path, &warnings);
-    create(repo, refs, contract, &signer, principal, At::now())
+    match then {
+        Then::Run => {
+            author(&signer, &trust, &contract, Role::Runner)?;
+            before_signing(repo, &context.host, &id, &contract)?;
+        }
+        Then::Nothing => {
+            for obstacle in obstacles(repo, &context.host, &contract) {
+                context.ui.warn(&obstacle);
+            }
+        }
+    }
+    let tip = create(repo, refs, contract, &signer, principal, At::now())?;
+    Ok((tip, principals))
 }
 
 fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
@@ -90,7 +129,6 @@ fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
     let principals = principals(&signer, &trust)?;
     let (contract, principal, warnings) = freeze(&repo, &id, &file, base, &trust, &principals)?;
     warn(context, &repo, &contract, &path, &warnings);
-    context.ui.say("running the check on the base …");
     let author = |_: &Contract| Ok(Author { signer: &signer, principal: principal.clone() });
     let limits = contract.limits;
     let say = |line: &str| context.ui.say(line);
@@ -145,7 +183,9 @@ fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
     if measured.target_met {
         context.ui.warn("the base meets the target already; a run would halt with no_actionable_tasks");
     }
+    let exit = if measured.no_verdict { ExitCode::WORKSPACE } else { ExitCode::OK };
     Ok(Reply::text(text)
+        .exit(exit)
         .field("loop", id.as_str())
         .field("metric", json!(measured.metric))
         .field("problem", json!(measured.problem))
@@ -206,11 +246,8 @@ pub fn named_commit(repo: &Repo, option: &str, spec: &str) -> Result<gix::Object
         Error::usage(format!("{option} {spec:?} {what}"))
             .hint("name a commit, a branch or a tag; which there are: git log --oneline --all")
     };
-    let id = repo.gix().rev_parse_single(spec).map_err(|error| {
-        let ambiguous = Error::usage("").caused_by(error).chain().contains("ambiguous");
-        wrong(if ambiguous { "names more than one object" } else { "names nothing in this repository" })
-    })?;
-    let object = id.object().or_workspace(|| format!("{option} {spec:?} cannot be read"))?;
+    let id = resolve_revision(repo.gix(), spec.into()).map_err(|why| wrong(&why.to_string()))?;
+    let object = repo.gix().find_object(id).or_workspace(|| format!("{option} {spec:?} cannot be read"))?;
     let kind = object.kind;
     object
         .peel_to_commit()

@@ -313,8 +313,24 @@ fn tell_error(paint: Paint, error: &Error) {
 }
 
 /// Writes what clap has to say: help and versions on stdout, which is what was asked for, and faults of usage on stderr.
-pub fn clap_message(message: &clap::Error, code: ExitCode) -> ExitCode {
-    match message.print().and_then(|()| io::stdout().flush()) {
+/// Where it sends people to `--help`, which git takes for itself, they are sent to `help`.
+pub fn clap_message(message: &clap::Error, help: &str, code: ExitCode) -> ExitCode {
+    let terminal = if message.use_stderr() { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
+    let unset = |name| std::env::var_os(name).is_none_or(|value| value.is_empty());
+    let plain = !terminal || !unset("NO_COLOR") || std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    let rendered = message.render();
+    let text = if plain { rendered.to_string() } else { rendered.ansi().to_string() };
+    let text = text.replace("see more with '--help'", &format!("see more with '{help}'"));
+    let text = match text.split_once("For more information, try") {
+        Some((before, _)) => format!("{before}For more information: {help}\n"),
+        None => text,
+    };
+    let written = if message.use_stderr() {
+        io::stderr().write_all(text.as_bytes())
+    } else {
+        io::stdout().write_all(text.as_bytes()).and_then(|()| io::stdout().flush())
+    };
+    match written {
         Err(cause) if cause.kind() != io::ErrorKind::BrokenPipe && !message.use_stderr() => {
             unwritten(Paint::PLAIN, &cause, code)
         }

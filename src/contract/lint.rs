@@ -74,6 +74,12 @@ pub(super) fn lint(draft: &Draft, walk: &Walk<'_>) -> Vec<Warning> {
                     .to_owned();
             warn("fail_fast", "check.command", message);
         }
+        if check.format == ReportFormat::Pytest && names_no_passed_test(&words) {
+            let message = "format = \"pytest\" reads the names of all tests from the summary, and pytest names those that pass \
+                           only with -rA: add it, unless the project's `addopts` has it"
+                .to_owned();
+            warn("passed_tests_not_named", "check.command", message);
+        }
         if let Some(metric) = &draft.metric {
             if metric.from == MetricSource::Exit && check.format == ReportFormat::None {
                 let message =
@@ -192,6 +198,22 @@ fn tree_path(word: &str) -> Option<String> {
         .then(|| path.to_owned())
 }
 
+/// Whether pytest itself is run, and not told to name the tests that pass.
+fn names_no_passed_test(words: &[&str]) -> bool {
+    let runs_pytest = match words {
+        [program, ..] if matches!(basename(program), "pytest" | "py.test") => true,
+        [_, rest @ ..] => rest.windows(2).any(|pair| pair == ["-m", "pytest"]),
+        [] => false,
+    };
+    let reported = words.windows(2).filter(|pair| pair[0] == "-r").map(|pair| pair[1]);
+    let joined = words.iter().filter_map(|word| {
+        // Other short options may come first, as in -qrA.
+        let letters = word.strip_prefix('-').filter(|letters| !letters.starts_with('-'))?;
+        letters.split_once('r').map(|(_, reported)| reported)
+    });
+    runs_pytest && !reported.chain(joined).any(|letters| letters.contains(['A', 'P', 'p']))
+}
+
 fn stops_at_first_failure(words: &[&str]) -> bool {
     let own = words.split(|word| *word == "--").next().unwrap_or_default();
     own.first().is_some_and(|program| basename(program) == "cargo")
@@ -229,6 +251,23 @@ mod tests {
         assert_eq!(entry(&["sh", "-c", "make"]), None);
         assert_eq!(entry(&["/usr/bin/verify"]), None);
         assert_eq!(entry(&["cargo", "test"]), None);
+    }
+
+    #[test]
+    fn pytest_names_passed_tests_only_when_told() {
+        for words in [&["pytest"][..], &["python3", "-m", "pytest", "-q"], &["pytest", "-rf", "tests"]] {
+            assert!(names_no_passed_test(words), "{words:?}");
+        }
+        for words in [
+            &["pytest", "-rA"][..],
+            &["python3", "-m", "pytest", "-qrA"],
+            &["pytest", "-r", "fEp"],
+            &["sh", "check.sh"],
+            &["tox"],
+            &[],
+        ] {
+            assert!(!names_no_passed_test(words), "{words:?}");
+        }
     }
 
     #[test]

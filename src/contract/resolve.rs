@@ -165,10 +165,11 @@ pub fn resolve(
         lasting: file.lasting_terms(),
     };
     if contract.sandbox.allowed.contains(&Adapter::None) {
-        warnings.push(
-            "sandbox.allowed has \"none\": on a machine where nothing stronger works, worker and check run with your own rights"
-                .to_owned(),
-        );
+        let place = match contract.sandbox.allowed.len() {
+            1 => "sandbox.allowed has nothing but \"none\":",
+            _ => "sandbox.allowed has \"none\": on a machine where nothing stronger works,",
+        };
+        warnings.push(format!("{place} worker and check run with your own rights"));
     }
     Ok(Resolved { contract, warnings })
 }

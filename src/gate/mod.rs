@@ -55,6 +55,7 @@ pub use tripwire::{Candidate, LoopContent, Standing};
 pub use verdict::{Refusal, Verdict};
 
 use crate::error::Error;
+use crate::git::resolve_revision;
 use objects::{Target, Unreadable};
 use tripwire::{Hit, Tripwire};
 use verdict::{Code, shown};
@@ -405,8 +406,8 @@ pub fn range_update(repo: &gix::Repository, text: &BStr) -> Result<Update, GateE
     let range = input::range(text)?;
     let commit = |side: &BStr| {
         let fail = || GateError::Revision { text: shown(side) };
-        let id = repo.rev_parse_single(side).map_err(|_| fail())?;
-        let object = id.object().map_err(|_| fail())?;
+        let id = resolve_revision(repo, side).map_err(|_| fail())?;
+        let object = repo.find_object(id).map_err(|_| fail())?;
         object.peel_to_kind(gix::object::Kind::Commit).map(|object| object.id).map_err(|_| fail())
     };
     let old = range.old.as_ref().map(|old| commit(old.as_bstr())).transpose()?;

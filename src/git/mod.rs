@@ -6,6 +6,7 @@
 //! | `config`, `config_env` | git configuration with scopes, from files and `git -c` |
 //! | `names` | the one constructor of every ref name of a loop |
 //! | `refs`, `transaction`, `reflock` | reading refs, and changing several at once by compare-and-swap |
+//! | `revision` | what the names of revisions stand for |
 //! | `objects`, `loose`, `tree` | objects whose hash is checked; small loose ones; building and editing trees |
 //! | `bounds` | how much of an object is read into memory |
 //! | `notes` | receipts as git notes |
@@ -27,6 +28,7 @@ mod open;
 mod reflock;
 mod refs;
 mod remote;
+mod revision;
 mod short;
 mod signature;
 #[cfg(test)]
@@ -44,6 +46,7 @@ pub use objects::{Durability, ObjectError};
 pub use open::{Allow, Repo, RepoError};
 pub use refs::RefError;
 pub use remote::{PushRef, Pushed, RemoteError};
+pub use revision::{RevisionError, resolve_revision};
 pub use short::{TreesInMemory, signature};
 pub use signature::{Signature, SignatureError};
 pub use transaction::{Expect, RefChange};

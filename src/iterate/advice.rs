@@ -1,15 +1,17 @@
 //! What whoever starts a loop should know before it runs, and what no contract can say: what is missing on this machine,
 //! what is not in the base. Nothing here refuses anything, and nothing that configuration names is run.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use gix::bstr::{BString, ByteSlice};
 use gix::index::entry::{Flags, Mode};
 
 use super::preflight::{missing_presets, missing_programs};
+use super::session::strongest_adapter;
 use super::start::history_needs;
 use crate::contract::Contract;
-use crate::error::{Result, ResultExt};
+use crate::error::{Error, Result, ResultExt};
 use crate::escape::escape_path;
 use crate::git::{GitCommand, Repo};
 use crate::host::HostEnv;
@@ -23,9 +25,6 @@ const LISTED: usize = 3;
 /// matter.
 pub fn advice(repo: &Repo, host: &HostEnv, contract: &Contract, terms: &Path) -> Result<Vec<String>> {
     let mut list: Vec<String> = history_needs(contract).into_iter().collect();
-    for error in missing_programs(repo, host, contract) {
-        list.push(format!("`git loop run` would stop here: {}", with_hint(&error)));
-    }
     for preset in missing_presets(host, contract) {
         list.push(format!("the tools of the preset {preset} are not found on this machine"));
     }
@@ -44,7 +43,14 @@ pub fn advice(repo: &Repo, host: &HostEnv, contract: &Contract, terms: &Path) ->
     Ok(list)
 }
 
-fn with_hint(error: &crate::error::Error) -> String {
+/// Why `git loop run` would stop on this machine before it pays a worker, each as one message.
+pub fn obstacles(repo: &Repo, host: &HostEnv, contract: &Contract) -> Vec<String> {
+    let sandbox = strongest_adapter(repo, contract).err();
+    let errors = sandbox.into_iter().chain(missing_programs(repo, host, contract));
+    errors.map(|error| format!("`git loop run` would stop here: {}", with_hint(&error))).collect()
+}
+
+fn with_hint(error: &Error) -> String {
     let hint = error.hints().last().map(|hint| format!(" ({hint})")).unwrap_or_default();
     format!("{}{hint}", error.chain())
 }
@@ -57,7 +63,10 @@ fn named(paths: &[BString]) -> Option<(String, String)> {
     (!shown.is_empty()).then(|| (shown.join(", "), rest))
 }
 
-/// The paths of the work tree that are not as in the base: changed, staged, deleted, or neither tracked nor ignored.
+/// The blobs of a tree by path.
+type Files = BTreeMap<BString, gix::ObjectId>;
+
+/// The paths of the work tree that are neither as in `HEAD` nor as in the base: changed, staged, deleted, or neither tracked nor ignored.
 ///
 /// Content is compared without filters, as they are programs: a file that a filter or a line-end conversion changes may
 /// be listed although git would not, if its time differs from what the index knows.
@@ -65,21 +74,28 @@ fn uncommitted(repo: &Repo, contract: &Contract, terms: &Path) -> Result<Vec<BSt
     let Some(root) = repo.worktree_root() else { return Ok(Vec::new()) };
     let unreadable = || "the index cannot be read".to_owned();
     let index = repo.gix().index_or_empty().or_workspace(unreadable)?;
-    let tree = repo
-        .list_tree_recursive(contract.base.tree.0)
-        .or_workspace(|| "the tree of the base cannot be read".to_owned())?;
-    let mut base: std::collections::BTreeMap<BString, gix::ObjectId> =
-        tree.into_iter().map(|entry| (entry.path, entry.id)).collect();
+    let files = |tree| {
+        let tree = repo.list_tree_recursive(tree).or_workspace(|| "the tree cannot be read".to_owned())?;
+        Ok::<Files, Error>(tree.into_iter().map(|entry| (entry.path, entry.id)).collect())
+    };
+    let base = files(contract.base.tree.0)?;
+    // What is committed but not in an older base is left out on purpose.
+    let mut head = match repo.gix().head_id() {
+        Ok(head) if head != contract.base.commit.0 => {
+            files(repo.commit_tree(head.detach()).or_workspace(|| "HEAD cannot be read".to_owned())?)?
+        }
+        _ => base.clone(),
+    };
     let mut changed = Vec::new();
     for entry in index.entries() {
         let path = entry.path(&index);
         // A sparse index stands for what it does not list.
         if entry.mode == Mode::DIR {
             let kept = |known: &BString| !known.starts_with(path.as_bytes());
-            base.retain(|known, _| kept(known));
+            head.retain(|known, _| kept(known));
             continue;
         }
-        let committed = base.remove(path) == Some(entry.id);
+        let committed = head.remove(path) == Some(entry.id) || base.get(path) == Some(&entry.id);
         let untouched = entry.mode == Mode::COMMIT || entry.flags.contains(Flags::SKIP_WORKTREE) || {
             gix::path::from_bstr(path).is_ok_and(|path| is_as_staged(repo, &root.join(path), entry))
         };
@@ -87,7 +103,7 @@ fn uncommitted(repo: &Repo, contract: &Contract, terms: &Path) -> Result<Vec<BSt
             changed.push(path.to_owned());
         }
     }
-    changed.extend(base.into_keys());
+    changed.extend(head.into_keys().filter(|path| base.contains_key(path)));
     let listed = GitCommand::in_repo(repo)?
         .args(["ls-files", "--others", "--exclude-standard", "--directory", "--no-empty-directory", "-z"])
         .run()?;

@@ -609,6 +609,13 @@ pub(super) fn argv(
         return Ok(argv);
     }
     let Some(path) = shell::resolve_program(&program, dirs, place) else {
+        if Path::new(&program).is_file() {
+            return Err(Error::workspace(format!(
+                "the {what}'s program {} is not executable",
+                program.display()
+            ))
+            .hint(format!("chmod +x {}, or run it with its interpreter", program.display())));
+        }
         // A folder may be on PATH and one of a toolchain; it is looked in once.
         let mut shown: Vec<String> = Vec::new();
         for dir in dirs.iter().map(|dir| dir.display().to_string()) {

@@ -25,7 +25,7 @@ pub mod interrupt;
 mod iteration;
 pub mod outside;
 mod places;
-mod preflight;
+pub mod preflight;
 mod recover;
 pub mod renew;
 pub mod session;

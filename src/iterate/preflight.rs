@@ -7,10 +7,10 @@ use std::path::{Path, PathBuf};
 use gix::objs::tree::EntryKind;
 
 use super::commands::{Tools, argv, is_relative};
-use super::session::Session;
+use super::session::{Session, check_is_elsewhere, choose_adapter};
 use crate::contract::{CommandLine, Contract};
 use crate::error::{Error, Result, ResultExt};
-use crate::git::Repo;
+use crate::git::{LoopId, Repo};
 use crate::host::HostEnv;
 use crate::oid::Oid;
 use crate::sandbox::toolchain::{self, Toolchain};
@@ -26,7 +26,8 @@ impl Session<'_> {
         let toolchain = self.toolchain()?;
         for role in [Role::Worker, Role::Check] {
             let dirs = dirs(toolchain, self.host, role);
-            find_program(self.repo, contract, role, green, &dirs, &self.places.worktrees)?;
+            find_program(self.repo, contract, role, green, &dirs, &self.places.worktrees)
+                .map_err(|missing| self.for_frozen(missing))?;
         }
         for name in &contract.worker.env {
             if self.host.var(name).is_none() {
@@ -45,24 +46,75 @@ impl Session<'_> {
         self.can_record()
     }
 
+    /// What is told of a program that is missing, for a loop that has started: what can be put right from now on does
+    /// not change its base nor its terms.
+    fn for_frozen(&self, missing: Missing) -> Error {
+        match missing {
+            Missing::InTerms(error) if !self.tip.id.0.is_null() => error.hint(format!(
+                "that is for a new loop, under another id: the base and the terms of `{}` are frozen",
+                self.id
+            )),
+            Missing::InTerms(error) | Missing::Here(error) => error,
+        }
+    }
+
     /// Fails if the transaction that ends an iteration could not be made: it comes after the worker was paid. Asked
     /// before each of them, as somebody may have moved or locked a ref meanwhile.
     pub(super) fn can_record(&self) -> Result<()> {
-        let refs = self.id.refs();
-        let (ledger, head, notes) = (refs.ledger(), refs.head(), refs.notes());
-        // A receipt goes into the notes; better to say now that they are in the middle of a merge.
-        self.repo.check_no_notes_merge(notes.as_ref())?;
-        self.repo.check_refs_can_change(&[ledger, head, notes.clone()])?;
-        if let Some(tip) = self.repo.read_ref(notes.as_ref())? {
-            self.repo.read_note_lines(Some(tip), self.tip.state.last_green_commit.0).map_err(|cause| {
-                Error::workspace(format!("{notes} is no ref of notes, and every iteration adds one"))
-                    .caused_by(cause)
-                    .hint(format!(
-                        "delete it, the ledger has the receipts as well: git update-ref -d {notes}"
-                    ))
-            })?;
+        can_record(self.repo, &self.id, self.tip.state.last_green_commit)
+    }
+}
+
+/// Fails if the refs of the loop `id` cannot be moved or its notes not be added to; `green` is a commit to ask for.
+fn can_record(repo: &Repo, id: &LoopId, green: Oid) -> Result<()> {
+    let refs = id.refs();
+    let (ledger, head, notes) = (refs.ledger(), refs.head(), refs.notes());
+    // A receipt goes into the notes; better to say now that they are in the middle of a merge.
+    repo.check_no_notes_merge(notes.as_ref())?;
+    repo.check_refs_can_change(&[ledger, head, notes.clone()])?;
+    if let Some(tip) = repo.read_ref(notes.as_ref())? {
+        repo.read_note_lines(Some(tip), green.0).map_err(|cause| {
+            Error::workspace(format!("{notes} is no ref of notes, and every iteration adds one"))
+                .caused_by(cause)
+                .hint(format!("delete it, the ledger has the receipts as well: git update-ref -d {notes}"))
+        })?;
+    }
+    Ok(())
+}
+
+/// What must hold before a contract is signed that is to be run here at once: signed terms cannot be mended, and their
+/// id is used up.
+pub fn before_signing(repo: &Repo, host: &HostEnv, id: &LoopId, contract: &Contract) -> Result<()> {
+    if contract.check.external {
+        return Err(check_is_elsewhere(id).hint(format!("it is started with: git loop start {id}")));
+    }
+    choose_adapter(repo, contract)?;
+    can_record(repo, id, contract.base.commit)?;
+    match missing_programs(repo, host, contract).into_iter().next() {
+        Some(error) => Err(error),
+        None => Ok(()),
+    }
+}
+
+/// A program or script that is missing.
+enum Missing {
+    /// Nothing that is installed here helps.
+    InTerms(Error),
+    /// On this machine.
+    Here(Error),
+}
+
+impl Missing {
+    fn into_error(self) -> Error {
+        match self {
+            Self::InTerms(error) | Self::Here(error) => error,
         }
-        Ok(())
+    }
+}
+
+impl From<Error> for Missing {
+    fn from(error: Error) -> Self {
+        Self::Here(error)
     }
 }
 
@@ -86,7 +138,7 @@ pub(super) fn missing_programs(repo: &Repo, host: &HostEnv, contract: &Contract)
         .filter_map(|role| {
             let dirs = dirs(toolchain, host, role);
             let base = contract.base.commit;
-            find_program(repo, contract, role, base, &dirs, repo.common_dir()).err()
+            find_program(repo, contract, role, base, &dirs, repo.common_dir()).err().map(Missing::into_error)
         })
         .collect()
 }
@@ -113,13 +165,13 @@ fn find_program(
     green: Oid,
     dirs: &[PathBuf],
     place: &Path,
-) -> Result<()> {
+) -> std::result::Result<(), Missing> {
     let (what, command) = match role {
         Role::Worker => ("worker", &contract.worker.command),
         Role::Check => ("check", &contract.check.command),
     };
     let CommandLine::Exec(words) = command else {
-        return argv(command, dirs, place, what).map(drop);
+        return Ok(argv(command, dirs, place, what).map(drop)?);
     };
     let entry = |path: &str| {
         let unreadable = || format!("green {green} cannot be read");
@@ -127,66 +179,112 @@ fn find_program(
         let entry = repo.entry_at(tree, path.into()).or_workspace(unreadable)?;
         Ok::<_, Error>(entry.map(|entry| entry.mode))
     };
+    let in_terms = |message: String, hint: &str| Err(Missing::InTerms(Error::workspace(message).hint(hint)));
     if let Some(program) = words.first().filter(|word| is_relative(word)) {
         let path = program.trim_start_matches("./");
         return match entry(path)? {
             Some(EntryKind::BlobExecutable | EntryKind::Link) => Ok(()),
-            Some(_) => {
-                Err(Error::workspace(format!("the {what}'s program {program} is not executable in {green}"))
-                    .hint(format!(
-                        "git update-index --chmod=+x {path}, commit it, or run it with its interpreter"
-                    )))
-            }
-            None => {
-                Err(Error::workspace(format!("the {what}'s program {program} is not in the tree of {green}"))
-                    .hint("commit it, or name a program outside the repository by its absolute path"))
-            }
+            Some(_) => in_terms(
+                format!("the {what}'s program {program} is not executable in {green}"),
+                &format!("git update-index --chmod=+x {path}, commit it, or run it with its interpreter"),
+            ),
+            None => in_terms(
+                format!("the {what}'s program {program} is not in the tree of {green}"),
+                "commit it, or name a program outside the repository by its absolute path",
+            ),
         };
     }
     argv(command, dirs, place, what)?;
-    let Some(script) = script(words) else { return Ok(()) };
-    let warm = &contract.worktree.warm;
-    if warm.iter().any(|folder| Path::new(script).starts_with(folder)) || entry(script)?.is_some() {
-        return Ok(());
+    match script(words) {
+        Script::Unknown => Ok(()),
+        Script::Here(path) if path.exists() => Ok(()),
+        Script::Here(path) => Err(Missing::Here(
+            Error::workspace(format!("the {what}'s script {} is not there", path.display()))
+                .hint("put it there, or name another one"),
+        )),
+        Script::Outside(path) => in_terms(
+            format!("the {what}'s script {path} leads out of the worktree, to nowhere"),
+            "name a file outside the repository by its absolute path",
+        ),
+        Script::InTree(path) => {
+            let warm = &contract.worktree.warm;
+            if warm.iter().any(|folder| Path::new(path).starts_with(folder)) || entry(path)?.is_some() {
+                return Ok(());
+            }
+            in_terms(
+                format!("the {what}'s script {path} is not in the tree of {green}"),
+                "commit it, or name a file outside the repository by its absolute path",
+            )
+        }
     }
-    Err(Error::workspace(format!("the {what}'s script {script} is not in the tree of {green}"))
-        .hint("commit it, or name a file outside the repository by its absolute path"))
 }
 
-/// The file of the worktree that an interpreter is to run. Only where that is certain: directly after its name.
-fn script(words: &[String]) -> Option<&str> {
-    let program = words.first()?.rsplit('/').next()?;
-    let script = words.get(1)?;
+/// The file that an interpreter is to run.
+#[derive(Debug, PartialEq, Eq)]
+enum Script<'a> {
+    /// None that is certain.
+    Unknown,
+    /// At an absolute path.
+    Here(&'a Path),
+    /// A path from the root of the worktree.
+    InTree(&'a str),
+    /// A relative path that leaves the worktree, which is made for one run and lies beside nothing.
+    Outside(&'a str),
+}
+
+/// The file that an interpreter is to run. Only where that is certain: directly after its name.
+fn script(words: &[String]) -> Script<'_> {
+    let (Some(program), Some(script)) = (words.first(), words.get(1)) else { return Script::Unknown };
+    if !INTERPRETERS.iter().any(|known| program.rsplit('/').next() == Some(known)) || script.starts_with('-')
+    {
+        return Script::Unknown;
+    }
+    if Path::new(script).is_absolute() {
+        return Script::Here(Path::new(script));
+    }
     let path = script.trim_start_matches("./");
-    let is_path =
-        !script.starts_with(['-', '/']) && !path.is_empty() && path.split('/').all(|part| part != "..");
-    (INTERPRETERS.contains(&program) && is_path).then_some(path)
+    let mut depth = 0i32;
+    for part in path.split('/') {
+        depth += match part {
+            ".." => -1,
+            "" | "." => 0,
+            _ => 1,
+        };
+        if depth < 0 {
+            return Script::Outside(script);
+        }
+    }
+    // What links on the way make of `..` the tree alone does not say.
+    if path.is_empty() || path.split('/').any(|part| part == "..") {
+        return Script::Unknown;
+    }
+    Script::InTree(path)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::script;
+    use std::path::Path;
 
-    fn found(words: &[&str]) -> Option<String> {
-        let words: Vec<String> = words.iter().map(ToString::to_string).collect();
-        script(&words).map(str::to_owned)
-    }
+    use super::{Script, script};
 
     #[test]
     fn a_script_is_named_only_where_that_is_certain() {
-        assert_eq!(found(&["sh", "./ci/check.sh"]).as_deref(), Some("ci/check.sh"));
-        assert_eq!(found(&["/usr/bin/python3", "run.py", "-v"]).as_deref(), Some("run.py"));
-        for words in [
-            &["sh", "-c", "make"][..],
-            &["python3", "-m", "pytest"],
-            &["sh", "/srv/check.sh"],
-            &["sh", "../check.sh"],
-            &["node", "test"],
-            &["cargo", "test"],
-            &["sh"],
-            &[],
-        ] {
-            assert_eq!(found(words), None, "{words:?}");
+        let cases: [(&[&str], Script<'_>); 11] = [
+            (&["sh", "./ci/check.sh"], Script::InTree("ci/check.sh")),
+            (&["/usr/bin/python3", "run.py", "-v"], Script::InTree("run.py")),
+            (&["sh", "/srv/check.sh"], Script::Here(Path::new("/srv/check.sh"))),
+            (&["sh", "../check.sh"], Script::Outside("../check.sh")),
+            (&["sh", "ci/../../check.sh"], Script::Outside("ci/../../check.sh")),
+            (&["sh", "ci/../check.sh"], Script::Unknown),
+            (&["sh", "-c", "make"], Script::Unknown),
+            (&["python3", "-m", "pytest"], Script::Unknown),
+            (&["node", "test"], Script::Unknown),
+            (&["sh"], Script::Unknown),
+            (&[], Script::Unknown),
+        ];
+        for (words, expected) in cases {
+            let owned: Vec<String> = words.iter().map(ToString::to_string).collect();
+            assert_eq!(script(&owned), expected, "{words:?}");
         }
     }
 }

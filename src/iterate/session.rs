@@ -135,15 +135,7 @@ impl<'a> Session<'a> {
     pub fn run(mut self, options: SessionOptions) -> Result<RunEnd> {
         let over = self.tip.state.phase == Phase::Halted && !self.may_resume(options);
         if self.tip.contract.check.external && !over {
-            return Err(Error::workspace(format!(
-                "the check of loop `{}` runs elsewhere; it cannot be run here",
-                self.id
-            ))
-            .hint(format!("ask for an iteration: git loop checkpoint {} --json", self.id))
-            .hint(format!(
-                "and bring what came of it: git loop record {} --candidate REV --verdict FILE",
-                self.id
-            )));
+            return Err(check_is_elsewhere(&self.id));
         }
         if self.tip.state.phase == Phase::Halted {
             if !self.may_resume(options) {
@@ -378,7 +370,12 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
         say,
         _lock: lock,
     };
+    if session.tip.contract.check.external {
+        return Err(Error::workspace("the check runs elsewhere: there is nothing to rehearse here")
+            .hint(format!("start the loop: git loop start {}", session.id)));
+    }
     session.preflight()?;
+    (session.say)("running the check on the base …");
     let interrupt = session.interrupt.clone();
     let measured = session.measure_base()?.ok_or_else(|| interrupt.error("the rehearsal"))?;
     let contract = &session.tip.contract;
@@ -426,8 +423,15 @@ fn verified_chain(repo: &Repo, id: &LoopId, trust: &TrustRoot) -> Result<Chain> 
     Ok(verify_ledger(repo, id, tip, trust, At::now(), |_| {})?.into_inner())
 }
 
+/// The refusal to run a loop whose check runs elsewhere.
+pub(super) fn check_is_elsewhere(id: &LoopId) -> Error {
+    Error::workspace(format!("the check of loop `{id}` runs elsewhere; it cannot be run here"))
+        .hint(format!("ask for an iteration: git loop checkpoint {id} --json"))
+        .hint(format!("and bring what came of it: git loop record {id} --candidate REV --verdict FILE"))
+}
+
 /// The strongest adapter that the contract allows and this machine has.
-fn choose_adapter(repo: &Repo, contract: &Contract) -> Result<sandbox::Adapter> {
+pub(super) fn choose_adapter(repo: &Repo, contract: &Contract) -> Result<sandbox::Adapter> {
     let adapter = strongest_adapter(repo, contract)?;
     // A weaker one is never taken in its place: whoever allowed it meant machines that have no other.
     match adapter {
@@ -438,7 +442,7 @@ fn choose_adapter(repo: &Repo, contract: &Contract) -> Result<sandbox::Adapter> 
     }
 }
 
-fn strongest_adapter(repo: &Repo, contract: &Contract) -> Result<sandbox::Adapter> {
+pub(super) fn strongest_adapter(repo: &Repo, contract: &Contract) -> Result<sandbox::Adapter> {
     let minimum = repo.config().loop_min_sandbox();
     if let Some(word) = minimum.as_deref().filter(|word| !["landlock", "none"].contains(word)) {
         return Err(Error::workspace(format!("loop.minSandbox = {word:?} names no sandbox that is built"))

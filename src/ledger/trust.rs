@@ -151,6 +151,19 @@ pub fn protected_branch(repo: &Repo) -> Result<Option<(String, gix::ObjectId)>> 
 fn no_trust_root(repo: &Repo, why: &str) -> Error {
     let error =
         Error::workspace(format!("nobody is trusted here: no allowed-signers file is configured, and {why}"));
+    let committed = repo
+        .gix()
+        .head_id()
+        .is_ok_and(|head| repo.read_path_at(head.detach(), TRUST_PATH).is_ok_and(|found| found.is_some()));
+    if committed {
+        let branch = repo.gix().head_name().ok().flatten();
+        let branch = branch.map_or_else(|| "refs/heads/main".to_owned(), |name| name.to_string());
+        return error
+            .hint(format!(
+                "{branch} has it; it counts once the protected branch of the remote has it: git push"
+            ))
+            .hint(format!("or go by the branch that is here: git config loop.protectedBranch {branch}"));
+    }
     if repo.worktree_root().is_some_and(|top| top.join(TRUST_PATH).is_file()) {
         return error
             .hint(format!("the one in the work tree counts once the protected branch has it: git add {TRUST_PATH} && git commit"))

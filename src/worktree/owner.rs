@@ -90,6 +90,8 @@ impl Owner {
             return Life::Unknown;
         }
         match start_of(self.pid) {
+            // Ended, and only not waited for by its parent yet.
+            _ if is_zombie(self.pid) => Life::Dead,
             Some(start) if self.start != 0 => {
                 if start == self.start {
                     Life::Alive
@@ -127,12 +129,23 @@ fn space() -> String {
     std::fs::read_link("/proc/self/ns/pid").map(|link| link.display().to_string()).unwrap_or_default()
 }
 
-/// Field 22 of `/proc/PID/stat`, proc(5). The second field may hold spaces and parentheses.
+/// Field 22 of `/proc/PID/stat`, proc(5).
 #[cfg(target_os = "linux")]
 fn start_of(pid: u32) -> Option<u64> {
+    stat(pid)?.split_ascii_whitespace().nth(19)?.parse().ok()
+}
+
+#[cfg(target_os = "linux")]
+fn is_zombie(pid: u32) -> bool {
+    stat(pid).is_some_and(|fields| fields.trim_start().starts_with(['Z', 'X']))
+}
+
+/// The fields of `/proc/PID/stat` from the third on. The second may hold spaces and parentheses.
+#[cfg(target_os = "linux")]
+fn stat(pid: u32) -> Option<String> {
     let stat = std::fs::read(format!("/proc/{pid}/stat")).ok()?;
     let after = stat.iter().rposition(|byte| *byte == b')')? + 1;
-    String::from_utf8_lossy(&stat[after..]).split_ascii_whitespace().nth(19)?.parse().ok()
+    Some(String::from_utf8_lossy(&stat[after..]).into_owned())
 }
 
 #[cfg(not(target_os = "linux"))]
@@ -148,6 +161,11 @@ fn space() -> String {
 #[cfg(not(target_os = "linux"))]
 fn start_of(_: u32) -> Option<u64> {
     None
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_zombie(_: u32) -> bool {
+    false
 }
 
 /// The owner file of a worktree, locked by this process as long as the value lives.
@@ -263,6 +281,19 @@ mod tests {
             let boxed = Owner { space: "pid:[1]".into(), ..me };
             assert_eq!((boxed.life(), boxed.life_without_lock()), (Life::Unknown, Life::Dead));
         }
+    }
+
+    /// A killed runner whose shell has not waited for it yet: its worktree was left to the next command but one.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_process_that_nobody_has_waited_for_is_not_alive() {
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        while !super::is_zombie(child.id()) {
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        let start = super::start_of(child.id()).unwrap();
+        assert_eq!(Owner { pid: child.id(), start, ..Owner::me() }.life(), Life::Dead);
+        child.wait().unwrap();
     }
 
     proptest! {
