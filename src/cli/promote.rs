@@ -11,6 +11,7 @@ use crate::error::{Error, Result, ResultExt};
 use crate::ledger::append::{Tip, draft, publish};
 use crate::ledger::record::{Body, PromotionBody, Role};
 use crate::ledger::trust::TrustRoot;
+use crate::render::status::next_step;
 use crate::oid::Oid;
 
 /// Record that a loop which met its target and was approved by somebody else has succeeded.
@@ -43,7 +44,11 @@ pub fn run(context: &Context, args: &PromoteArgs) -> Result<Reply> {
     }
     if tip.state.approvals.is_empty() {
         return Err(Error::refused(format!("loop `{id}` has no approving review yet"))
-            .hint(format!("someone other than who ran it: git loop review {id} --approve")));
+            .hint(next_step(&tip.contract, &tip.record, &tip.state)));
+    }
+    if tip.state.blocking_findings() > 0 {
+        return Err(Error::refused(format!("loop `{id}` cannot be promoted: a finding that blocks is open"))
+            .hint(next_step(&tip.contract, &tip.record, &tip.state)));
     }
     let reviews: Vec<Oid> = tip
         .state

@@ -21,6 +21,7 @@ use crate::ledger::append::{Author, Tip};
 use crate::ledger::message::one_line;
 use crate::ledger::trust::TrustRoot;
 use crate::render::line::{plural, span};
+use crate::render::status::next_step;
 
 /// The file that is read if none is named.
 const DEFAULT_FILE: &str = "loop.toml";
@@ -51,7 +52,7 @@ pub fn run(context: &Context, args: &StartArgs) -> Result<Reply> {
     let repo = context.repo()?;
     let tip = start(context, &repo, &args.id, args.file.as_deref(), args.base.as_deref())?;
     Ok(Reply::text(format!("started {}: contract {}\n", args.id, tip.id))
-        .hint(format!("git loop run {}", args.id))
+        .hint(next_step(&tip.contract, &tip.record, &tip.state))
         .status(tip.state.status.as_str())
         .fields(result_fields(&tip, &[])))
 }
@@ -90,6 +91,12 @@ fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
     let principals = principals(&signer, &trust)?;
     let (contract, principal, warnings) = freeze(&repo, &id, &file, base, &trust, &principals)?;
     warn(context, &repo, &contract, &path, &warnings);
+    if contract.check.external {
+        return Ok(Reply::text("the check runs elsewhere (check.external), so nothing was run\n")
+            .field("loop", id.as_str())
+            .field("external", true)
+            .field("limits", json!(contract.limits)));
+    }
     context.ui.say("running the check on the base …");
     let author = |_: &Contract| Ok(Author { signer: &signer, principal: principal.clone() });
     let limits = contract.limits;

@@ -43,6 +43,12 @@ pub fn run(context: &Context, args: &VerdictArgs) -> Result<Reply> {
         .map_err(|error| Error::usage(format!("{shown} is no verdict: {error}")))?;
     let repo = context.repo_to_look_at()?;
     let signer = context.signer(&repo)?;
+    if context.key.is_none() {
+        context.ui.warn(&format!(
+            "it is signed with the configured key {}; a verdict that is signed with the key that runs the loop is refused: name a verifier's with --key KEY",
+            signer.fingerprint()
+        ));
+    }
     let signature = signer.sign(VERDICT_NAMESPACE, &canonical)?;
     let path = context.directory.join(file);
     if canonical != bytes {
