@@ -4,9 +4,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::Context;
-use super::common::{
-    Proof, find_or_only, head_warning, result_fields, said, told_findings, verified_with,
-};
+use super::common::{Proof, find_or_only, head_warning, result_fields, said, told_findings, verified_with};
 use super::ui::{Reply, Tone};
 use crate::at::At;
 use crate::decide;
