@@ -56,8 +56,10 @@ pub fn run(context: &Context, args: &CheckpointArgs) -> Result<Reply> {
                 announced.iteration, announced.base, announced.environment_id, announced.checkpoint
             ))
             .hint(format!(
-                "bring its candidate: git loop record {} --candidate REV --environment {}",
-                args.id, announced.environment_id
+                "bring its candidate: git loop record {} --candidate REV --environment {}{}",
+                args.id,
+                announced.environment_id,
+                if tip.contract.check.external { " --verdict FILE" } else { "" }
             ))
             .fields(result_fields(tip, &[]))
             .field("checkpoint", json!(announced.checkpoint))

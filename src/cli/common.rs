@@ -1,6 +1,7 @@
 //! What several commands need: the loop that an argument names, its verified ledger, the signer, the result object.
 
 use gix::object::Kind as Object;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::Context;
@@ -10,8 +11,10 @@ use crate::error::{Error, Result, ResultExt};
 use crate::git::Repo;
 use crate::git::{LOOPS_PREFIX, LoopId, LoopRef, LoopRefKind};
 use crate::ledger::append::{Author, Tip};
-use crate::ledger::record::{Body, Role};
-use crate::ledger::state::State;
+use crate::ledger::load::load;
+use crate::ledger::message::one_line;
+use crate::ledger::record::{Body, HaltedBy, Record, Role, Verdict as ReviewVerdict};
+use crate::ledger::state::{OpenFinding, State};
 use crate::ledger::trust::TrustRoot;
 use crate::ledger::verify::{self, Chain, Step, Verified};
 use crate::oid::Oid;
@@ -328,4 +331,58 @@ impl Proof {
     pub fn ids(&self) -> &[Oid] {
         &self.0
     }
+}
+
+/// An open finding, as it is told.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct ToldFinding {
+    /// Its record.
+    pub record_id: Oid,
+    /// `block` or `warn`.
+    pub severity: &'static str,
+    /// When; empty if its record is not here.
+    pub at: String,
+    /// Whose; empty if its record is not here.
+    pub principal: String,
+    /// What is wrong; empty if its record is not here.
+    pub message: String,
+}
+
+impl ToldFinding {
+    /// Who says what, and how much it weighs.
+    pub fn line(&self) -> String {
+        format!("{} {}: {}", self.severity, one_line(&self.principal, 60), one_line(&self.message, 200))
+    }
+}
+
+/// The findings that are open in `state`, the state after the record `tip`; `findings` are the records of findings of its ledger.
+pub fn told_findings(repo: &Repo, state: &State, tip: Oid, findings: &[(Oid, Record)]) -> Vec<ToldFinding> {
+    let told = |open: &OpenFinding| {
+        let record_id = open.record.unwrap_or(tip);
+        let own = findings.iter().find(|(id, _)| *id == record_id).map(|(_, record)| record.clone());
+        // One that came with the loop that this one renews is only for showing: the contract names it by its hash, and whether
+        // that ledger holds is another question.
+        let record = own.or_else(|| load(repo, record_id.0).ok().map(|loaded| loaded.peek().record.clone()));
+        let (at, message) = match record {
+            Some(Record { at, body: Body::Finding(body), .. }) => (at.to_string(), body.message),
+            _ => (String::new(), String::new()),
+        };
+        let severity = open.severity.as_str();
+        ToldFinding { record_id, severity, at, principal: open.principal.clone(), message }
+    };
+    state.findings.iter().map(told).collect()
+}
+
+/// What a person decided, and in which words.
+pub fn said(record: &Record) -> Option<String> {
+    let (what, message) = match &record.body {
+        Body::Review(body) if body.verdict == ReviewVerdict::Approve => ("approved", &body.comment),
+        Body::Review(body) => ("rejected", &body.comment),
+        Body::Halt(body) if body.by == HaltedBy::Operator => ("stopped", &body.message),
+        Body::Promotion(_) => ("promoted", &None),
+        _ => return None,
+    };
+    let who = one_line(&record.actor.principal, 80);
+    let message = message.as_ref().map_or_else(String::new, |text| format!(": {}", one_line(text, 200)));
+    Some(format!("{what:<11} by {who} (record {}){message}", record.seq))
 }

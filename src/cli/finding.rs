@@ -4,13 +4,12 @@ use clap::{Args, Subcommand, ValueEnum};
 use serde_json::json;
 
 use super::Context;
-use super::common::{LoopHere, author, find_loop, result_fields, verified_with};
+use super::common::{LoopHere, author, find_loop, result_fields, told_findings, verified_with};
 use super::ui::Reply;
 use crate::at::At;
 use crate::error::{Error, Kind, Result};
 use crate::git::Repo;
 use crate::ledger::append::{Tip, draft, publish};
-use crate::ledger::load::load;
 use crate::ledger::message::one_line;
 use crate::ledger::record::{Body, FindingAction, FindingBody, Record, Role, Severity};
 use crate::ledger::trust::TrustRoot;
@@ -173,12 +172,6 @@ fn open_findings(tip: &Tip) -> Vec<(Oid, Severity)> {
     tip.state.findings.iter().map(|open| (open.record.unwrap_or(tip.id), open.severity)).collect()
 }
 
-/// The record of a finding that came with the loop that this one renews. Only for showing: the contract names it by its hash, and
-/// whether that ledger holds is another question.
-fn inherited(repo: &Repo, id: Oid) -> Option<Record> {
-    load(repo, id.0).ok().map(|loaded| loaded.peek().record.clone())
-}
-
 fn open_finding(tip: &Tip, named: &str) -> Result<(Oid, Severity)> {
     let id = &tip.contract.loop_id;
     let open = open_findings(tip);
@@ -203,27 +196,17 @@ fn open_finding(tip: &Tip, named: &str) -> Result<(Oid, Severity)> {
 fn list(repo: &Repo, trust: &TrustRoot, id: &str) -> Result<Reply> {
     let (found, tip, findings) = look(repo, trust, id)?;
     let mut text = String::new();
-    let mut open = Vec::new();
-    for (record_id, severity) in open_findings(&tip) {
-        let own = findings.iter().find(|(id, _)| *id == record_id).map(|(_, record)| record.clone());
-        let (at, who, message) = match own.or_else(|| inherited(repo, record_id)) {
-            Some(Record { at, actor, body: Body::Finding(body), .. }) => {
-                (at.to_string(), actor.principal, body.message)
-            }
-            _ => (String::new(), String::new(), String::new()),
-        };
+    let open = told_findings(repo, &tip.state, tip.id, &findings);
+    for told in &open {
         let _ = writeln!(
             text,
             "{} {} {:<5} {}: {}",
-            record_id.short(),
-            at,
-            severity.as_str(),
-            one_line(&who, 60),
-            one_line(&message, 200)
+            told.record_id.short(),
+            told.at,
+            told.severity,
+            one_line(&told.principal, 60),
+            one_line(&told.message, 200)
         );
-        open.push(json!({
-            "record_id": record_id, "severity": severity.as_str(), "at": at, "principal": who, "message": message,
-        }));
     }
     if text.is_empty() {
         let _ = writeln!(text, "no finding of {} is open", found.id);
@@ -234,5 +217,5 @@ fn list(repo: &Repo, trust: &TrustRoot, id: &str) -> Result<Reply> {
         .field("loop", found.id.as_str())
         .field("run_id", json!(tip.contract_record))
         .field("contract_id", json!(tip.contract_record.contract_id()))
-        .field("findings", open))
+        .field("findings", json!(open)))
 }

@@ -68,7 +68,7 @@ fn explain(what: &str, verdict: &Verdict) -> String {
             let watched = watched.join(", ");
             let _ = write!(
                 text,
-                "{commits} judged, none with anything of the unpromoted lasting_code {loops} {watched}"
+                "{commits} judged, none with anything that is held back for the unpromoted lasting_code {loops} {watched}"
             );
         }
     }

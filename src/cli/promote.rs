@@ -12,6 +12,7 @@ use crate::ledger::append::{Tip, draft, publish};
 use crate::ledger::record::{Body, PromotionBody, Role};
 use crate::ledger::trust::TrustRoot;
 use crate::oid::Oid;
+use crate::render::status::next_step;
 
 /// Record that a loop which met its target and was approved by somebody else has succeeded.
 ///
@@ -42,8 +43,15 @@ pub fn run(context: &Context, args: &PromoteArgs) -> Result<Reply> {
             .hint("its packet, its independent review and its mechanical evidence are not built; until then its content stays here"));
     }
     if tip.state.approvals.is_empty() {
-        return Err(Error::refused(format!("loop `{id}` has no approving review yet"))
-            .hint(format!("someone other than who ran it: git loop review {id} --approve")));
+        return Err(Error::refused(format!("loop `{id}` has no approving review yet")).hint(next_step(
+            &tip.contract,
+            &tip.record,
+            &tip.state,
+        )));
+    }
+    if tip.state.blocking_findings() > 0 {
+        return Err(Error::refused(format!("loop `{id}` cannot be promoted: a finding that blocks is open"))
+            .hint(next_step(&tip.contract, &tip.record, &tip.state)));
     }
     let reviews: Vec<Oid> = tip
         .state

@@ -80,13 +80,13 @@ pub fn awaiting_review(tip: &Tip) -> Result<()> {
         Status::AwaitingReview => Ok(()),
         Status::Succeeded => Err(Error::refused(format!("loop `{id}` is promoted already"))),
         Status::Active => Err(Error::refused(format!("loop `{id}` has not reached its target yet"))
-            .hint(format!("git loop run {id}"))),
+            .hint(next_step(&tip.contract, &tip.record, &tip.state))),
         Status::Stopped | Status::Blocked => {
             let reason = tip.state.halt_reason.map_or("halted", HaltReason::as_str);
             let what =
                 if reason == "reviewer_rejected" { "was rejected by a reviewer" } else { "did not converge" };
             Err(Error::refused(format!("loop `{id}` {what}: {reason}"))
-                .hint(format!("see why: git loop log {id}")))
+                .hint(format!("see why: git loop explain {id}")))
         }
     }
 }

@@ -4,19 +4,22 @@ use clap::Args;
 use serde_json::{Map, Value, json};
 
 use super::Context;
-use super::common::{find_loop, iteration_number, verified_with};
+use super::common::{find_loop, iteration_number, said, told_findings, verified_with};
 use super::ui::{Reply, Tone};
+use crate::decide::Outcome;
 use crate::error::{Error, Result, ResultExt};
 use crate::escape::escape_terminal;
 use crate::explain::Watch;
 use crate::git::Repo;
 use crate::ledger::message::{one_line, subject, verb};
-use crate::ledger::receipt::{CheckReceipt, GuardViolation, NoReport, Receipt, RunReceipt};
+use crate::ledger::outside::VERDICT_NAMESPACE;
+use crate::ledger::receipt::{CheckReceipt, GuardViolation, NoReport, Receipt, RunReceipt, SampleReceipt};
 use crate::ledger::record::{Body, Kind};
 use crate::ledger::trust::TrustRoot;
 use crate::ledger::verify::{Chain, Step};
 use crate::render;
 use crate::render::line::plural;
+use crate::sign::{fingerprint, sshsig};
 
 /// The most entries of a list that are shown to a person.
 const LISTED: usize = 20;
@@ -46,6 +49,8 @@ pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
         args.iteration.as_deref().map(|text| iteration_number("show", &found.id, text)).transpose()?;
     let mut wanted: Option<Step> = None;
     let mut watch = Watch::new(asked);
+    // Findings as of the iteration that is shown, and what people said after it.
+    let (mut findings, mut afterwards) = (Vec::new(), Vec::new());
     let chain = verified_with(&repo, &found, &trust, |step| {
         if args.why {
             watch.see(step);
@@ -53,8 +58,11 @@ pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
         let number = match &step.record.body {
             Body::Baseline(_) => 0,
             Body::Iteration(body) => body.receipt.iteration,
-            _ => return,
+            Body::Finding(_) => return findings.push((step.id, step.record.clone())),
+            Body::Resume(_) => return afterwards.clear(),
+            _ => return afterwards.extend(said(&step.record)),
         };
+        afterwards.clear();
         if asked.is_none_or(|iteration| iteration == number) {
             wanted = Some((**step).clone());
         }
@@ -104,12 +112,32 @@ pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
     let mut text = format!("{}\n", paint.tone(Tone::Bold, &subject(&chain.contract, &step.record)));
     let _ = writeln!(text, "  record      {} ({})", step.id, step.record.at);
     match &step.record.body {
-        Body::Iteration(body) => receipt(&mut text, &body.receipt),
+        Body::Iteration(body) => {
+            receipt(&mut text, &body.receipt);
+            match &body.receipt.check {
+                Some(receipt) => {
+                    let signer = verdict_signer(&repo, &trust, &chain, &step, receipt);
+                    check(&mut text, receipt, signer.as_deref());
+                }
+                None => {
+                    let _ = writeln!(text, "  check       not run: the iteration was decided without it");
+                }
+            }
+        }
         Body::Baseline(body) => {
             let _ = writeln!(text, "  base        {}", body.base);
-            check(&mut text, &body.check);
+            check(&mut text, &body.check, None);
         }
         _ => {}
+    }
+    for finding in told_findings(&repo, &step.state, step.id, &findings) {
+        let record = finding.record_id.short();
+        let _ = writeln!(text, "  finding     {} (record {record})", finding.line());
+    }
+    if step.state.iteration == chain.tip.state.iteration {
+        for word in &afterwards {
+            let _ = writeln!(text, "  {word}");
+        }
     }
     let names: Vec<String> = step.evidence.iter().map(|(name, _)| name.to_string()).collect();
     let _ = writeln!(text, "  evidence    {}", names.join(", "));
@@ -128,6 +156,14 @@ pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
     let changed = matches!(&step.record.body, Body::Iteration(body) if body.receipt.changes.count > 0);
     if step.record.kind == Kind::Iteration && changed {
         hints.push(format!("git loop diff {} {}", found.id, step.state.iteration));
+    }
+    let is_decided = match &step.record.body {
+        Body::Iteration(body) => body.receipt.decision.outcome != Outcome::Accept,
+        Body::Baseline(body) => body.check.flaky,
+        _ => false,
+    };
+    if is_decided {
+        hints.push(format!("what was compared: git loop show {} {} --why", found.id, step.state.iteration));
     }
     let mut reply = Reply::text(text);
     reply.hints = hints;
@@ -185,6 +221,12 @@ fn receipt(text: &mut String, receipt: &Receipt) {
             let _ = writeln!(text, "              says: {}", one_line(summary, 200));
         }
     }
+    if let Some(outside) = &receipt.outside {
+        let _ = writeln!(text, "  worker      ran elsewhere; its candidate was brought as {}", outside.rev);
+        if let Some(summary) = &outside.summary {
+            let _ = writeln!(text, "              says: {}", one_line(summary, 200));
+        }
+    }
     let cost = &receipt.cost;
     let usd = cost.usd.map_or_else(|| "unknown".to_owned(), |usd| format!("${usd}"));
     let _ = writeln!(text, "  cost        {usd}");
@@ -207,16 +249,58 @@ fn receipt(text: &mut String, receipt: &Receipt) {
         }
     }
     list(text, "outside", &guards.outside, guards.outside.len() as u64);
-    match &receipt.check {
-        Some(receipt) => check(text, receipt),
-        None => {
-            let _ = writeln!(text, "  check       not run: the iteration was decided without it");
-        }
-    }
 }
 
-fn check(text: &mut String, check: &CheckReceipt) {
-    run_line(text, "check", &check.run);
+/// Who signed the verdict of a check that ran elsewhere: the principal, and the key.
+fn verdict_signer(
+    repo: &Repo,
+    trust: &TrustRoot,
+    chain: &Chain,
+    step: &Step,
+    check: &CheckReceipt,
+) -> Option<String> {
+    if !chain.contract.check.external {
+        return None;
+    }
+    let signature = step.evidence.iter().find(|(name, _)| name == "report.sig")?.1;
+    let signature = repo.read_blob(signature.0).ok()?;
+    let verdict = repo.read_blob(check.report?.0).ok()?;
+    let by = sshsig::verify(&signature, VERDICT_NAMESPACE, &verdict).ok()?;
+    let holds = |who: &&String| trust.check_in(who, &by.key, step.record.at, VERDICT_NAMESPACE).is_ok();
+    let who = chain.contract.roles.verifier.iter().find(holds).map_or("?", String::as_str);
+    Some(format!("{} with {}", one_line(who, 80), fingerprint(&by.key)))
+}
+
+fn check(text: &mut String, check: &CheckReceipt, verdict_signer: Option<&str>) {
+    match verdict_signer {
+        Some(signer) => {
+            let _ = writeln!(text, "  check       ran elsewhere; verdict signed by {signer}");
+            if let Some(code) = check.run.exit_code {
+                let _ = writeln!(text, "              exit {code}");
+            }
+        }
+        None => run_line(text, "check", &check.run),
+    }
+    if !check.runs.is_empty() {
+        let told = |run: &SampleReceipt| {
+            let passing = if run.passing { "passing" } else { "failing" };
+            match run.metric {
+                Some(metric) => format!("{metric} ({passing})"),
+                None => format!("no metric ({passing})"),
+            }
+        };
+        let runs: Vec<String> = check.runs.iter().map(told).collect();
+        let _ = writeln!(text, "  runs        {}: {}", check.runs.len(), runs.join(", "));
+        if let (Some(median), Some(noise)) = (check.metric, check.noise) {
+            let _ = writeln!(text, "              median {median}, noise {noise}");
+        }
+    }
+    if check.flaky {
+        let _ = writeln!(
+            text,
+            "  flaky       the runs do not agree: on one tree they gave another verdict, or other tests"
+        );
+    }
     match (&check.problem, check.metric) {
         (Some(problem), _) => {
             let _ = writeln!(text, "  no verdict  {}", one_line(problem, 300));

@@ -4,14 +4,15 @@ use clap::Args;
 use serde_json::json;
 
 use super::Context;
-use super::common::{Proof, find_or_only, head_warning, result_fields, verified_with};
+use super::common::{Proof, find_or_only, head_warning, result_fields, said, told_findings, verified_with};
 use super::ui::{Reply, Tone};
 use crate::at::At;
 use crate::decide;
 use crate::error::Result;
 use crate::ledger::append::Tip;
 use crate::ledger::message::one_line;
-use crate::ledger::record::{Body, HaltedBy, Record, Status, Verdict};
+use crate::ledger::record::{Body, Status};
+use crate::ledger::state::Phase;
 use crate::ledger::trust::TrustRoot;
 use crate::render::line::span;
 use crate::render::status::{next_step, spent, why};
@@ -29,10 +30,15 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result<Reply> {
     let trust = TrustRoot::open(&repo)?;
     let found = find_or_only(&repo, args.id.as_deref())?;
     let mut proof = Proof::default();
-    let mut words = Vec::new();
+    let (mut words, mut findings) = (Vec::new(), Vec::new());
     let chain = verified_with(&repo, &found, &trust, |step| {
         proof.see(step);
-        words.extend(said(&step.record));
+        match &step.record.body {
+            Body::Finding(_) => findings.push((step.id, step.record.clone())),
+            // What was said to end it is over once it goes on.
+            Body::Resume(_) => words.clear(),
+            _ => words.extend(said(&step.record)),
+        }
     })?;
     for warning in &chain.warnings {
         context.ui.warn(warning);
@@ -81,7 +87,13 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result<Reply> {
     );
     let _ = writeln!(text, "  iterations  {} of {}", state.iteration, limits.iterations);
     let _ = writeln!(text, "  spent       {}", spent(&tip.contract, state));
-    let _ = writeln!(text, "  time left   {} of {}", span(left.seconds), span(limits.duration_seconds));
+    let seconds = limits.duration_seconds;
+    let _ = if state.phase == Phase::Halted {
+        let used = state.elapsed_seconds(now);
+        writeln!(text, "  time used   {} of {}", span(used), span(seconds))
+    } else {
+        writeln!(text, "  time left   {} of {}", span(left.seconds), span(seconds))
+    };
     let _ = writeln!(text, "  green       {}", state.last_green_commit);
     if let Some(open) = &state.checkpoint {
         let _ = writeln!(
@@ -96,6 +108,10 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result<Reply> {
     if let Some(why) = why(&tip.contract, state) {
         let _ = writeln!(text, "              {why}");
     }
+    let findings = told_findings(&repo, state, tip.id, &findings);
+    for finding in &findings {
+        let _ = writeln!(text, "  finding     {} (record {})", finding.line(), finding.record_id.short());
+    }
     for word in &words {
         let _ = writeln!(text, "  {word}");
     }
@@ -106,21 +122,8 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result<Reply> {
         .fields(result_fields(&tip, proof.ids()))
         .field("phase", json!(state.phase))
         .field("remaining", json!(left))
+        .field("findings", json!(findings))
         .field("state", json!(state)))
-}
-
-/// What a person decided, and in which words.
-fn said(record: &Record) -> Option<String> {
-    let (what, message) = match &record.body {
-        Body::Review(body) if body.verdict == Verdict::Approve => ("approved", &body.comment),
-        Body::Review(body) => ("rejected", &body.comment),
-        Body::Halt(body) if body.by == HaltedBy::Operator => ("stopped", &body.message),
-        Body::Promotion(_) => ("promoted", &None),
-        _ => return None,
-    };
-    let who = one_line(&record.actor.principal, 80);
-    let message = message.as_ref().map_or_else(String::new, |text| format!(": {}", one_line(text, 200)));
-    Some(format!("{what:<11} by {who} (record {}){message}", record.seq))
 }
 
 fn number(metric: Option<f64>) -> String {

@@ -4,10 +4,14 @@ use clap::{Args, Subcommand};
 use serde_json::json;
 
 use super::Context;
+use super::common::{find_loop, principals, verified};
 use super::record::read;
 use super::ui::Reply;
 use crate::error::{Error, Result, ResultExt};
+use crate::git::Repo;
 use crate::ledger::outside::{OutsideVerdict, VERDICT_NAMESPACE};
+use crate::ledger::trust::TrustRoot;
+use crate::sign::Signer;
 
 /// Sign the verdict of a check that ran outside of git-loop.
 #[derive(Debug, Args)]
@@ -43,6 +47,12 @@ pub fn run(context: &Context, args: &VerdictArgs) -> Result<Reply> {
         .map_err(|error| Error::usage(format!("{shown} is no verdict: {error}")))?;
     let repo = context.repo_to_look_at()?;
     let signer = context.signer(&repo)?;
+    if runs_the_loop(&repo, &signer, &verdict.loop_id) {
+        context.ui.warn(&format!(
+            "{} may run the loop; a verdict signed with the key that runs it is refused: sign it with a verifier's, --key KEY",
+            signer.fingerprint()
+        ));
+    }
     let signature = signer.sign(VERDICT_NAMESPACE, &canonical)?;
     let path = context.directory.join(file);
     if canonical != bytes {
@@ -57,4 +67,15 @@ pub fn run(context: &Context, args: &VerdictArgs) -> Result<Reply> {
     ))
     .hint(format!("git loop record {} --candidate REV --verdict {shown}", verdict.loop_id))
     .field("key", json!(signer.fingerprint())))
+}
+
+/// Whether the key is one of a runner of the loop, as far as the loop is here.
+fn runs_the_loop(repo: &Repo, signer: &Signer, id: &str) -> bool {
+    let look = || {
+        let trust = TrustRoot::open(repo)?;
+        let chain = verified(repo, &find_loop(repo, id)?, &trust)?;
+        let runners = &chain.contract.roles.runner;
+        Ok::<_, Error>(principals(signer, &trust)?.iter().any(|who| runners.contains(who)))
+    };
+    look().unwrap_or(false)
 }

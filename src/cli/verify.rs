@@ -16,6 +16,7 @@ use crate::git::{LoopId, Repo};
 use crate::ledger::trust::TrustRoot;
 use crate::ledger::verify::{Chain, verify_ledger};
 use crate::oid::Oid;
+use crate::render::line::plural;
 
 /// Verify signatures, roles, chain, fold and every decision again, offline.
 ///
@@ -24,7 +25,7 @@ use crate::oid::Oid;
 #[derive(Debug, Args)]
 pub struct VerifyArgs {
     /// The loops to verify.
-    #[arg(value_name = "ID", required_unless_present = "all")]
+    #[arg(value_name = "ID")]
     ids: Vec<String>,
     /// Verify every loop of this repository.
     #[arg(long, conflicts_with = "ids")]
@@ -70,6 +71,11 @@ pub(super) fn told(name: &str, error: &Error) -> String {
 }
 
 pub fn run(context: &Context, args: &VerifyArgs) -> Result<Reply> {
+    if args.ids.is_empty() && !args.all {
+        return Err(
+            Error::usage("which loop?").hint("every loop: git loop verify --all; one: git loop verify ID")
+        );
+    }
     let repo = context.repo_to_look_at()?;
     let trust = TrustRoot::open(&repo)?;
     let (loops, bad) = wanted(&repo, args)?;
@@ -102,11 +108,11 @@ pub fn run(context: &Context, args: &VerifyArgs) -> Result<Reply> {
                 }
                 let _ = writeln!(
                     text,
-                    "{} {}: {} records and {} decisions hold; ledger tip {}",
+                    "{} {}: {} and {}; ledger tip {}",
                     paint.tone(Tone::Good, "ok"),
                     found.id,
-                    chain.records,
-                    chain.decisions,
+                    plural(chain.records, "record", "records"),
+                    plural(chain.decisions, "decision holds", "decisions hold"),
                     found.tip
                 );
                 for parent in &line {

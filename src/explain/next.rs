@@ -1,11 +1,13 @@
 //! The next command to type.
 
+use std::iter;
+
 use super::{Trend, Verdict};
 use crate::contract::{Contract, Seconds};
 use crate::decide::reservation;
 use crate::exit::HaltReason;
 use crate::git::LoopId;
-use crate::ledger::record::Status;
+use crate::ledger::record::{Severity, Status};
 use crate::ledger::state::State;
 use crate::money::MicroUsd;
 use crate::render::status::dollars;
@@ -30,22 +32,39 @@ const MOST_ITERATIONS: u32 = 100;
 const MOST_USD: MicroUsd = MicroUsd::from_micros(10_000_000_000);
 const MOST_SECONDS: u64 = 24 * 3600;
 
-/// What to type, the next command first. Each is a whole command line; the words `loop.toml` stand for a file with other terms.
+/// What to type, the next command first. Each is a whole command line; the words `loop.toml` stand for a file with other terms,
+/// those in capitals for what only a person knows.
 pub fn next_commands(situated: &Situated<'_>) -> Vec<String> {
-    let Situated { state, verdict, new_id, .. } = *situated;
+    let Situated { contract, state, verdict, new_id, .. } = *situated;
     let id = &state.loop_id;
     let last = state.iteration;
     let renew = format!("git loop renew {id} {new_id}");
     let other_terms = format!("{renew} -f loop.toml");
     let why = format!("git loop show {id} {last} --why");
-    let Some(verdict) = verdict else { return vec![format!("git loop run {id}")] };
+    let settle =
+        || match state.findings.iter().rev().find(|finding| finding.severity == Severity::Block)?.record {
+            Some(record) => Some(format!("git loop finding {id} resolve {} --message TEXT", record.short())),
+            None => None,
+        };
+    let blocked = || iter::once(format!("git loop finding {id} list")).chain(settle()).collect();
+    let Some(verdict) = verdict else {
+        return match &state.checkpoint {
+            _ if state.blocking_findings() > 0 => blocked(),
+            Some(open) if contract.check.external => vec![format!(
+                "git loop record {id} --candidate REV --environment {} --verdict FILE",
+                open.environment_id
+            )],
+            None if contract.check.external => vec![format!("git loop checkpoint {id}")],
+            _ => vec![format!("git loop run {id}")],
+        };
+    };
     match verdict {
         Verdict::Done if state.status == Status::Succeeded => {
             vec![format!("git merge {}", state.last_green_commit)]
         }
         Verdict::Done => vec![other_terms],
         Verdict::RaiseTheLimit => vec![format!("{renew}{}", raised(situated)), why],
-        Verdict::Review if state.blocking_findings() > 0 => vec![format!("git loop finding {id} list")],
+        Verdict::Review if state.blocking_findings() > 0 => blocked(),
         Verdict::Review => match state.halt_reason {
             Some(HaltReason::HumanRequired) => vec![format!("git loop run {id}")],
             Some(HaltReason::SuccessConditionMet) if state.approvals.is_empty() => {

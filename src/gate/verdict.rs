@@ -92,7 +92,7 @@ impl Verdict {
     /// The refusal as an error with exit code 1; `None` if the push may pass.
     pub fn error(&self) -> Option<Error> {
         self.refusals.first()?;
-        let mut message = "the push is refused".to_owned();
+        let mut message = "the push is refused by the gate of git-loop".to_owned();
         for line in self.lines() {
             // Each line stands alone, so that a hook's output stays readable behind git's `remote: `.
             let _ = write!(message, "\n  {line}");

@@ -9,12 +9,13 @@ use crate::error::{Error, Result, ResultExt};
 use crate::exit::HaltReason;
 use crate::ledger::append::EvidenceFile;
 use crate::ledger::observe::{Capture, Sample};
-use crate::ledger::outside::{OutsideVerdict, Subject};
+use crate::ledger::outside::{OutsideError, OutsideVerdict, Subject, VERDICT_NAMESPACE};
 use crate::ledger::receipt::OutsideReceipt;
 use crate::ledger::record::{HaltedBy, Record};
 use crate::ledger::rederive::{check_tree_in, judge_tree, only_modes_that_git_writes, outside_run};
 use crate::ledger::state::Phase;
 use crate::oid::Oid;
+use crate::render::status::any_of;
 use crate::worker::usage::{self, UsageKind};
 
 /// What an orchestrator brings.
@@ -65,8 +66,9 @@ impl Session<'_> {
                 open.iteration
             ))
             .hint(format!(
-                "bring its candidate: git loop record {id} --candidate REV --environment {}",
-                open.environment_id
+                "bring its candidate: git loop record {id} --candidate REV --environment {}{}",
+                open.environment_id,
+                if self.tip.contract.check.external { " --verdict FILE" } else { "" }
             ))
             .hint(format!("or give it up, which is recorded: git loop checkpoint {id} --abandon")));
         }
@@ -86,7 +88,7 @@ impl Session<'_> {
     /// Records the open iteration as abandoned. False if none is open.
     pub fn give_up(&mut self) -> Result<bool> {
         let open = self.tip.state.checkpoint.is_some();
-        self.close_open_iteration()?;
+        self.close_open_iteration("whoever announced it gave it up")?;
         Ok(open)
     }
 
@@ -114,7 +116,11 @@ impl Session<'_> {
                 rev.short(),
                 base.short(),
             ))
-            .hint(format!("make it on top of that commit: git rebase --onto {} …", base.short())));
+            .hint(format!(
+                "an accepted candidate is signed anew, as a commit of the loop's own; move yours onto it: git rebase --onto {} FIRST~ \
+                 (FIRST is the first commit of yours that is not in the loop)",
+                self.id.refs().head()
+            )));
         }
         // What no ledger may hold is refused before anything is recorded.
         let tree = Oid(self.repo.commit_tree(rev.0).or_workspace(|| format!("{rev} cannot be read"))?);
@@ -152,8 +158,8 @@ impl Session<'_> {
         match self.take_brought(draft, rev, brought) {
             Ok(draft) => self.record(draft).map(Some),
             Err(error) => {
-                // The iteration stays open: nothing was recorded of it.
-                self.repair_head()?;
+                // The iteration stays open: nothing was recorded of it. What moved `head` was the candidate that is refused.
+                self.reset_head()?;
                 Err(error)
             }
         }
@@ -282,8 +288,20 @@ impl Session<'_> {
             &runner,
         )
         .map_err(|error| {
-            Error::refused(error.to_string())
-                .hint("make it anew for this checkpoint and this candidate, then: git loop verdict sign FILE --key KEY")
+            let told = Error::refused(error.to_string());
+            let verifiers = any_of(&self.tip.contract.roles.verifier);
+            match &error {
+                OutsideError::NoVerifier { namespace: true, .. } => told.hint(format!(
+                    "let it sign verdicts: namespaces=\"git,{VERDICT_NAMESPACE}\" in its line of {}",
+                    self.trust.source
+                )),
+                OutsideError::NoVerifier { .. } | OutsideError::Runner => told.hint(format!(
+                    "have it signed by {verifiers}, with a key that does not run the loop: git loop verdict sign FILE --key KEY"
+                )),
+                _ => told.hint(
+                    "make it anew for this checkpoint and this candidate, then: git loop verdict sign FILE --key KEY",
+                ),
+            }
         })?;
         let capture = Capture { report: Some(bytes.to_vec()), ..Capture::default() };
         Ok(CheckRuns {

@@ -13,6 +13,9 @@ use crate::money::MicroUsd;
 use crate::oid::Oid;
 use crate::sign::parse_signed;
 
+/// Why an iteration is abandoned that nobody can go on with.
+const RUNNER_ENDED: &str = "the runner ended before it was recorded";
+
 impl Session<'_> {
     /// Closes an iteration that a dead runner left open, repairs `head` and removes leftover worktrees.
     /// With `keep_open` an open iteration is left to whoever announced it.
@@ -21,7 +24,7 @@ impl Session<'_> {
             (self.say)(&format!("{}: removed the worktree {name} of a runner that has ended", self.id));
         }
         if self.tip.state.checkpoint.is_some() && !keep_open {
-            self.close_open_iteration()?;
+            self.close_open_iteration(RUNNER_ENDED)?;
         }
         if let Some(due) = self.tip.state.due_halt.clone() {
             self.halt(due.by, due.halt_reason, &due.reason)?;
@@ -29,14 +32,14 @@ impl Session<'_> {
         self.repair_head()
     }
 
-    /// Records the open iteration as abandoned. Its candidate is read from `head` before `head` is repaired, and kept
+    /// Records the open iteration as abandoned, and `why`. Its candidate is read from `head` before `head` is repaired, and kept
     /// only if it is ours.
-    pub(super) fn close_open_iteration(&mut self) -> Result<()> {
+    pub(super) fn close_open_iteration(&mut self, why: &str) -> Result<()> {
         let Some(open) = self.tip.state.checkpoint.clone() else { return Ok(()) };
         let checkpoint = open.record.unwrap_or(self.tip.id);
         let mut draft = Draft::new(checkpoint, open.iteration, open.environment_id.clone(), open.base);
         draft.context = open.context;
-        draft.abandoned = Some("the runner ended before it was recorded".to_owned());
+        draft.abandoned = Some(why.to_owned());
         draft.facts.abandoned = true;
         let head = self.id.refs().head();
         let found = self.repo.read_ref(head.as_ref())?.map(Oid);
@@ -54,7 +57,7 @@ impl Session<'_> {
         self.charge_reservation(&mut draft);
         let number = draft.iteration;
         self.record(draft)?;
-        (self.say)(&format!("{}: iteration {number}: was interrupted; recorded as abandoned", self.id));
+        (self.say)(&format!("{}: iteration {number}: {why}; recorded as abandoned", self.id));
         Ok(())
     }
 
@@ -80,13 +83,21 @@ impl Session<'_> {
             .then_some(Oid(signed.commit.tree))
     }
 
-    /// Puts `head` where the ledger says: at green, as no iteration is under way.
+    /// Puts `head` where the ledger says, and says so if it was somewhere else.
     pub(super) fn repair_head(&self) -> Result<()> {
+        if self.reset_head()? {
+            (self.say)(&format!("{}: {} was repaired from the ledger", self.id, self.id.refs().head()));
+        }
+        Ok(())
+    }
+
+    /// Puts `head` where the ledger says: at green, as no iteration is under way. Whether it was somewhere else.
+    pub(super) fn reset_head(&self) -> Result<bool> {
         let head = self.id.refs().head();
         let found = self.repo.read_ref(head.as_ref())?;
         let green = self.tip.state.last_green_commit;
         if found == Some(green.0) {
-            return Ok(());
+            return Ok(false);
         }
         let change = RefChange {
             name: head.clone(),
@@ -95,8 +106,7 @@ impl Session<'_> {
             message: "loop: repair".to_owned(),
         };
         self.repo.move_refs(&[change], self.now()).or_workspace(|| format!("{head} cannot be repaired"))?;
-        (self.say)(&format!("{}: {head} was repaired from the ledger", self.id));
-        Ok(())
+        Ok(true)
     }
 
     /// Notes what an environment has cost as soon as it is known, so that a crash cannot make it cheaper.

@@ -226,7 +226,7 @@ impl<'a> Session<'a> {
         self.tip = tip;
         self.expected.only(self.tip.id);
         if self.tip.state.checkpoint.is_some() {
-            self.close_open_iteration()?;
+            self.close_open_iteration("it was stopped before it was recorded")?;
         }
         Ok(true)
     }

@@ -62,6 +62,8 @@ pub enum OutsideError {
         key: String,
         /// Why not.
         why: String,
+        /// Whether it is a verifier's, and only not for verdicts.
+        namespace: bool,
     },
     /// Who runs the loop cannot judge it.
     #[error("the verdict is signed with the key that runs the loop")]
@@ -116,13 +118,15 @@ impl OutsideVerdict {
             return Err(OutsideError::Runner);
         }
         let mut refused: Option<NotTrusted> = None;
+        let mut namespace = false;
         for verifier in &contract.roles.verifier {
             match trust.check_in(verifier, &by.key, at, VERDICT_NAMESPACE) {
                 Ok(()) => return Ok(verdict),
                 Err(why) => refused = Some(why),
             }
+            namespace |= trust.check(verifier, &by.key, at).is_ok();
         }
         let why = refused.map_or_else(|| "the contract names no verifier".to_owned(), |why| why.to_string());
-        Err(OutsideError::NoVerifier { key, why })
+        Err(OutsideError::NoVerifier { key, why, namespace })
     }
 }

@@ -52,7 +52,10 @@ pub fn iteration_line(contract: &Contract, receipt: &Receipt) -> String {
                 );
             }
         }
-        if let Some(failure) = receipt.worker.as_ref().and_then(|worker| worker.failure.as_ref()) {
+        // That an interrupted worker was interrupted was said.
+        if receipt.abandoned.is_none()
+            && let Some(failure) = receipt.worker.as_ref().and_then(|worker| worker.failure.as_ref())
+        {
             let _ = write!(text, ": {}", one_line(failure, 160));
         }
     }

@@ -62,16 +62,12 @@ fn headline(state: &State) -> String {
 pub fn next_step(contract: &Contract, record: &Record, state: &State) -> String {
     let id = &state.loop_id;
     match (state.status, state.halt_reason) {
-        (Status::Active, _) => match &record.body {
-            Body::Checkpoint(body) => {
-                format!(
-                    "Iteration {} is under way. If nothing runs any more: `git loop run {id}`.",
-                    body.iteration
-                )
-            }
-            _ => format!("Go on with `git loop run {id}`."),
-        },
-        (Status::AwaitingReview, _) if state.blocking_findings() > 0 => unresolved(state),
+        (Status::Active | Status::AwaitingReview, _) | (_, Some(HaltReason::HumanRequired))
+            if state.blocking_findings() > 0 =>
+        {
+            unresolved(contract, state)
+        }
+        (Status::Active, _) => go_on(contract, Some(record), state),
         (Status::AwaitingReview, _) if state.approvals.is_empty() => {
             let able = |who: &&String| !state.submitters.iter().any(|one| one.principal == **who);
             let reviewers: Vec<&str> =
@@ -89,13 +85,27 @@ pub fn next_step(contract: &Contract, record: &Record, state: &State) -> String 
         (Status::AwaitingReview, _) if contract.class == Class::LastingCode => {
             "It is approved, but this version cannot promote lasting_code yet.".to_owned()
         }
-        (Status::AwaitingReview, _) => format!("It is approved: `git loop promote {id}`."),
+        (Status::AwaitingReview, _) => {
+            format!(
+                "It is approved; as {}: `git loop promote {id} --key KEY`.",
+                any_of(&contract.roles.promoter)
+            )
+        }
         (Status::Succeeded, _) => {
             format!("Land it: `git merge {}`.", state.last_green_commit.short())
         }
-        (_, Some(HaltReason::HumanRequired)) if state.blocking_findings() > 0 => unresolved(state),
-        (_, Some(HaltReason::HumanRequired)) => format!("Go on with `git loop run {id}`."),
+        (_, Some(HaltReason::HumanRequired)) => go_on(contract, None, state),
         (_, Some(HaltReason::OperatorStopped)) => format!("Go on with `git loop run {id} --resume`."),
+        // Green meets the target: a loop with the same terms would end where it begins.
+        (_, Some(HaltReason::NoActionableTasks)) => format!(
+            "Its target is met where it starts: there is nothing to do. To ask for more, start another loop with a \
+             harder target, a stricter check or more tests: `git loop explain {id}`."
+        ),
+        (_, Some(HaltReason::ReviewerRejected)) => format!(
+            "See what the reviewer said: `git loop explain {id}`. Green meets the target of these terms, so the same \
+             ones would end at once: start another loop with a check that asks for what was missed, or renew with a \
+             harder target: `git loop renew {id} NEW-ID -f loop.toml`."
+        ),
         (_, Some(_)) => {
             format!("See why: `git loop explain {id}`. To go on from green: `git loop renew {id} NEW-ID`.")
         }
@@ -103,14 +113,50 @@ pub fn next_step(contract: &Contract, record: &Record, state: &State) -> String 
     }
 }
 
+/// How a loop goes on that has not halted: by a runner, or by whoever brings its candidates. `record` is its last one; `None` where
+/// that does not say who.
+fn go_on(contract: &Contract, record: Option<&Record>, state: &State) -> String {
+    let id = &state.loop_id;
+    let open = state.checkpoint.as_ref();
+    let verdict = if contract.check.external { " --verdict FILE" } else { "" };
+    let bring = |environment: &str| {
+        format!("`git loop record {id} --candidate REV --environment {environment}{verdict}`")
+    };
+    let is_brought = matches!(record.map(|record| &record.body), Some(Body::Iteration(body)) if body.receipt.outside.is_some());
+    match open {
+        Some(open) if contract.check.external => {
+            format!("Iteration {} waits for its candidate: {}.", open.iteration, bring(&open.environment_id))
+        }
+        Some(open) => format!(
+            "Iteration {} is under way. If its worker runs elsewhere: {}. If nothing runs any more: `git loop run {id}`.",
+            open.iteration,
+            bring(&open.environment_id)
+        ),
+        None if contract.check.external => {
+            format!("Its check runs elsewhere. Ask for an iteration: `git loop checkpoint {id}`.")
+        }
+        None if is_brought => format!(
+            "Bring the next candidate: `git loop record {id} --candidate REV`. `git loop run {id}` would start the \
+             worker of the contract."
+        ),
+        None => format!("Go on with `git loop run {id}`."),
+    }
+}
+
+/// Some of these people, for a sentence.
+pub fn any_of(principals: &[String]) -> String {
+    if principals.is_empty() { "nobody".to_owned() } else { one_line(&principals.join(" or "), 120) }
+}
+
 /// What to do while a finding blocks.
-fn unresolved(state: &State) -> String {
+fn unresolved(contract: &Contract, state: &State) -> String {
     let id = &state.loop_id;
     let record = state.findings.iter().rev().find(|finding| finding.severity == Severity::Block);
     let record = record.and_then(|finding| finding.record);
     let record = record.map_or_else(|| "RECORD".to_owned(), crate::oid::Oid::short);
     format!(
-        "A finding blocks it: `git loop finding {id} list`. Once it is settled: `git loop finding {id} resolve {record} --message TEXT --key KEY`."
+        "A finding blocks it: `git loop finding {id} list`. Once it is settled, as {}: `git loop finding {id} resolve {record} --message TEXT --key KEY`.",
+        any_of(&contract.roles.reviewer)
     )
 }
 

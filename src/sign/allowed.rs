@@ -297,7 +297,9 @@ impl Options {
                 }
                 rest = after;
             } else if !rest.starts_with(',') {
-                return Err("an option is unknown, or the type of the key is");
+                return Err(
+                    "what follows the principals is neither an option nor a type of key that is known",
+                );
             }
             // OpenSSH lets options be empty, but not the last one.
             match rest.strip_prefix(',') {
