@@ -533,7 +533,8 @@ fn an_open_finding_goes_on_with_the_renewal() {
         (&json["decided_by"]["name"], &json["halt_reason"]),
         (&"blocked_finding".into(), &"human_required".into())
     );
-    assert_eq!(next(&json), ["finding fix-2 list"]);
+    let resolve = format!("finding fix-2 resolve {} --message TEXT", &finding[..12]);
+    assert_eq!(next(&json), ["finding fix-2 list", resolve.as_str()]);
     let list = env.git_loop(&["finding", "fix-2", "list"]).expect_code(0).stdout;
     assert!(list.contains("not like this"), "{list}");
     env.git_loop(&["finding", "fix-2", "resolve", &finding, "--message", "it is not", "--key", key])

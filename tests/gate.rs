@@ -323,7 +323,7 @@ fn the_gate_says_what_it_judged_and_why_it_passes() {
     let new = env.commit("A note");
     assert_eq!(
         said(&env, "main..unrelated").0,
-        "ok main..unrelated passes: 1 commit judged, none with anything of the unpromoted lasting_code loop keep"
+        "ok main..unrelated passes: 1 commit judged, none with anything that is held back for the unpromoted lasting_code loop keep"
     );
     assert_eq!(
         said(&env, "main..main").0,

@@ -186,7 +186,10 @@ fn an_iteration_whose_runner_was_killed_is_recorded_as_abandoned_by_the_next() {
     child.wait().unwrap();
     wait_for("the worker to be ended", || !alive(&env, 2));
     let next = env.git_loop(&["run", "fix", "--once"]).expect_code(0);
-    assert!(next.stderr.contains("iteration 2: was interrupted; recorded as abandoned"), "{next:?}");
+    assert!(
+        next.stderr.contains("iteration 2: the runner ended before it was recorded; recorded as abandoned"),
+        "{next:?}"
+    );
     tidy(&env);
     let show = env.git_loop(&["show", "fix", "2", "--json"]).expect_code(0).json();
     let receipt = &show["record"]["body"]["receipt"];

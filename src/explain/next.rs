@@ -41,11 +41,11 @@ pub fn next_commands(situated: &Situated<'_>) -> Vec<String> {
     let renew = format!("git loop renew {id} {new_id}");
     let other_terms = format!("{renew} -f loop.toml");
     let why = format!("git loop show {id} {last} --why");
-    let settle =
-        || match state.findings.iter().rev().find(|finding| finding.severity == Severity::Block)?.record {
-            Some(record) => Some(format!("git loop finding {id} resolve {} --message TEXT", record.short())),
-            None => None,
-        };
+    let settle = || {
+        let open = state.findings.iter().rev().find(|finding| finding.severity == Severity::Block)?;
+        let record = open.record?;
+        Some(format!("git loop finding {id} resolve {} --message TEXT", record.short()))
+    };
     let blocked = || iter::once(format!("git loop finding {id} list")).chain(settle()).collect();
     let Some(verdict) = verdict else {
         return match &state.checkpoint {
