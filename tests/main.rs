@@ -22,5 +22,6 @@ mod orchestrate;
 mod places;
 mod preflight;
 mod review;
+mod second;
 mod streams;
 mod verify;

@@ -1,0 +1,734 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Rules 1: the check from its evidence, the decision, and the fold (decision.md; format.md: The fold)."""
+import copy
+
+import reports
+from canonical import (EXIT, Bad, Float, TESTS, VERDICT, byte_order, dump, micro, read, seconds, sha256, usd)
+
+
+# --- the check ------------------------------------------------------------------------------------
+
+def _passing_names(tests):
+    return set(tests["passed"]) if tests else set()
+
+
+class Check:
+    """A check derived from a record's evidence (format.md: What verify checks, 13)."""
+
+    def __init__(self, terms, files, baseline, green, skipped_notes):
+        self.terms, self.files, self.notes = terms, files, skipped_notes
+        self.baseline, self.green = baseline, green
+
+    def one(self, run, no_report, suffix, external=None):
+        """One run: problem, metric, passing, tests, and what it lacks of the baseline's tests."""
+        out = {"problem": None, "metric": None, "passing": False, "tests": None, "lost": [], "newly_skipped": []}
+        if run["ended"] != "itself" or run["exit_code"] is None:
+            out["problem"] = "it did not end by itself"
+            return out
+        try:
+            tests, told = self._tests(no_report, suffix, external)
+            out["tests"] = tests.value() if tests else None
+        except Bad as error:
+            out["problem"] = str(error)
+            return out
+        self._compare(out)
+        success = run["exit_code"] == self.terms["check"]["success_exit_code"]
+        failed = bool(out["tests"] and out["tests"]["failed"])
+        out["problem"] = "every test was skipped" if reports.none_ran(out["tests"]) else \
+            self._contradiction(success, out["tests"], failed)
+        if out["problem"] is None:
+            self._metric(out, run, told, suffix)
+        out["passing"] = success and not failed and not out["lost"] and not out["newly_skipped"] \
+            and out["problem"] is None
+        return out
+
+    def _tests(self, no_report, suffix, external):
+        if no_report is not None:
+            raise Bad("there is no report")
+        told, terms = None, self.terms
+        if external is not None:
+            told, tests = reports.verdict(self.files["report"])
+            return tests, told
+        report = self.files.get("report" + suffix)
+        if report is None:
+            raise Bad("there is no report")
+        tests = reports.parse(terms["check"]["format"], report) if terms["check"]["format"] != "none" else None
+        if terms["metric"]["from"] == "verdict":
+            if "verdict" + suffix not in self.files:
+                raise Bad("there is no verdict")
+            told, own = reports.verdict(self.files["verdict" + suffix])
+            if tests is None and own is not None:
+                if not own.found:
+                    raise Bad("no test ran")
+                tests = own
+        return tests, told
+
+    def _compare(self, out):
+        """lost and newly_skipped (format.md: Check)."""
+        tests = out["tests"]
+        if tests is None or self.baseline is None:
+            return
+        seen = set(tests["passed"]) | set(tests["failed"]) | set(tests["skipped"])
+        known = self.baseline["passed"] + self.baseline["failed"] + self.baseline["skipped"]
+        ran = set(self.baseline["passed"]) | set(self.baseline["failed"])
+        if not tests["partial"]:
+            out["lost"] = byte_order(t for t in known if t not in seen)
+        out["newly_skipped"] = byte_order(t for t in tests["skipped"] if t in ran)
+
+    def _contradiction(self, success, tests, failed):
+        """The table of report-formats.md: When a check passes."""
+        source = self.terms["metric"]["from"]
+        if tests is None:
+            return None if success or source == "verdict" else "the check failed"
+        if success and failed:
+            return "success with failures"
+        if not success and not failed:
+            return "no success without a failure"
+        if not success and source not in ("failures", "verdict"):
+            return "the check failed"
+        return None
+
+    def _metric(self, out, run, told, suffix):
+        terms = self.terms["metric"]
+        try:
+            out["metric"] = self._number(terms, out["tests"], run, told, suffix)
+        except Bad as error:
+            out["problem"] = "no metric: %s" % error
+
+    def _number(self, terms, tests, run, told, suffix):
+        source = terms["from"]
+        if source == "failures":
+            if tests is None:
+                raise Bad("no tests")
+            return Float(len(tests["failed"]))
+        if source == "exit":
+            return Float(run["exit_code"])
+        if source == "verdict":
+            if told is None:
+                raise Bad("no metric_value")
+            return Float(float(told) + 0.0 if told else 0.0)
+        name = ("metric-source" if self.terms["check"]["format"] in ("junit", "jest") else "report") + suffix
+        data = self.files.get(name)
+        if data is None:
+            raise Bad("no output")
+        if source == "regex":
+            return Float(reports.metric_regex(terms["pattern"], data))
+        return Float(reports.metric_json(terms["pointer"], data))
+
+    def derive(self, told, external=None):
+        """The fields that the check must have, from what is told of its runs."""
+        repeat = self.terms["metric"]["repeat"]
+        samples = [{"run": told["run"], "no_report": told["no_report"]}]
+        if repeat > 1:
+            samples = told["runs"]
+        elif told["runs"]:
+            raise Bad("check.runs is not empty")
+        found = []
+        for number, sample in enumerate(samples, 1):
+            found.append(self.one(sample["run"], sample["no_report"], "-%d" % number if number > 1 else "", external))
+        first = self._runs(told, samples, found, repeat)
+        return self._fields(told, first, found)
+
+    def _runs(self, told, samples, found, repeat):
+        """check.runs: as many as the contract says, or the last one has a problem."""
+        if repeat > 1:
+            if not samples or samples[0]["run"] != told["run"] or samples[0]["no_report"] != told["no_report"] \
+                    or samples[0]["report"] != told["report"]:
+                raise Bad("check.runs does not begin with the check's own run")
+            if any(one["problem"] for one in found[:-1]) or len(found) > repeat or \
+                    (len(found) < repeat and not found[-1]["problem"]):
+                raise Bad("check.runs has not as many runs as it must")
+        for number, (sample, one) in enumerate(zip(samples, found), 1):
+            if repeat > 1:
+                self._sample(number, sample, one)
+        return found[0]
+
+    def _sample(self, number, sample, one):
+        if (sample["report"] is None) != (sample["no_report"] is not None):
+            raise Bad("run %d: no_report is null exactly if there is a report" % number)
+        wanted = {"metric": one["metric"], "passing": one["passing"],
+                  "tests_sha256": sha256(one["tests"]) if one["tests"] else None}
+        for key, value in wanted.items():
+            if sample[key] != value:
+                raise Bad("run %d: %s is %r, not %r" % (number, key, sample[key], value))
+        if (sample["problem"] is None) != (one["problem"] is None):
+            raise Bad("run %d: whether there is a problem (%s)" % (number, one["problem"]))
+
+    def _fields(self, told, first, found):
+        tests = first["tests"]
+        problem = next((one["problem"] for one in found if one["problem"]), None)
+        metrics = [one["metric"] for one in found]
+        metric = noise = None
+        if problem is None:
+            metric = median(metrics)
+            if self.terms["metric"]["repeat"] > 1:
+                noise = median([abs(m - metric) for m in metrics])
+        verdicts = {(one["passing"], sha256(one["tests"]) if one["tests"] else None) for one in found
+                    if not one["problem"]}
+        names = tests["passed"] + tests["failed"] + tests["skipped"] if tests else None
+        return {"problem": problem, "metric": None if metric is None else Float(metric),
+                "noise": None if noise is None else Float(noise), "passing": all(one["passing"] for one in found),
+                "flaky": len(verdicts) > 1, "partial": bool(tests and tests["partial"]),
+                "counts": {k: len(tests[k]) for k in ("passed", "failed", "skipped")} if tests else None,
+                "failures": tests["failed"] if tests else None,
+                "collected": sha256(byte_order(names)) if tests else None,
+                "tests": dump(tests) if tests else None, "lost": first["lost"],
+                "newly_skipped": first["newly_skipped"], "regressed": self._regressed(tests)}
+
+    def _regressed(self, tests):
+        if tests is None or self.green is None:
+            return []
+        return byte_order(_passing_names(self.green) - set(tests["passed"]))
+
+
+def median(values):
+    """The median; of an even number the mean of the two in the middle."""
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
+
+
+def compare_check(told, wanted, blob_id):
+    """Every field of the check but run and no_report; of problem only whether it is null."""
+    for key, value in wanted.items():
+        if key == "problem":
+            if (told[key] is None) != (value is None):
+                raise Bad("check.problem is %r, derived: %r" % (told[key], value))
+            continue
+        if key == "tests":
+            value = None if value is None else blob_id(value)
+        have = {k: told[key][k] for k in value} if key == "counts" and told[key] and value else told[key]
+        if have != value:
+            raise Bad("check.%s is %r, derived: %r" % (key, told[key], value))
+    if (told["report"] is None) != (told["no_report"] is not None):
+        raise Bad("check.no_report is null exactly if there is a report")
+
+
+def target_met(terms, check):
+    """metrics.md: Better, and good enough."""
+    metric, target = check["metric"], terms["metric"]["target"]
+    if metric is None or check["problem"] is not None or not check["passing"]:
+        return False
+    return metric <= target if terms["metric"]["direction"] == "minimize" else metric >= target
+
+
+def has_failing_set(check):
+    """decision.md: Failing sets."""
+    return check is not None and check["problem"] is None and not check["partial"] and check["failures"] is not None
+
+
+# --- failing sets -----------------------------------------------------------------------------------
+
+def sets_of(failing):
+    """The failing sets so far, in order."""
+    out = [set() for _ in range(failing["count"])]
+    for history in failing["histories"]:
+        for place, letter in enumerate(history["failed"]):
+            if letter == "F":
+                out[place].update(history["tests"])
+    return out
+
+
+def with_set(failing, failures):
+    """failing_sets with one more set."""
+    sets = sets_of(failing) + [set(failures)]
+    histories = {}
+    for test in set().union(*sets):
+        histories.setdefault("".join("F" if test in s else "." for s in sets), []).append(test)
+    return {"count": len(sets),
+            "histories": [{"failed": key, "tests": byte_order(histories[key])} for key in sorted(histories)]}
+
+
+def came_back(failing):
+    """Whether the last set is an earlier one with another in between."""
+    sets = sets_of(failing)
+    last = sets[-1]
+    return any(sets[j] == last and any(sets[k] != last for k in range(j + 1, len(sets) - 1))
+               for j in range(len(sets) - 1))
+
+
+def contradiction(failing):
+    """Two tests that exclude each other."""
+    words = [history["failed"] for history in failing["histories"]]
+    for index, a in enumerate(words):
+        for b in words[index + 1:]:
+            turns = [x for x, y in zip(a, b) if x != y]
+            if sum(1 for i, x in enumerate(turns) if i == 0 or turns[i - 1] != x) >= 4:
+                return True
+    return False
+
+
+# --- limits -----------------------------------------------------------------------------------------
+
+def loop_time(state, at):
+    """The loop's time at a moment (format.md: The fold)."""
+    counters = state["counters"]
+    if counters["started_at"] is None:
+        return 0
+    end = seconds(counters["halted_at"]) if state["phase"] == "halted" else at
+    return max(0, end - seconds(counters["started_at"]) - counters["paused_seconds"])
+
+
+def reservation(terms, state):
+    """decision.md: Before a worker is started."""
+    if terms["worker"]["usage"] == "none":
+        return 0
+    if terms["worker"]["reserve_usd"] is not None:
+        return micro(terms["worker"]["reserve_usd"])
+    if micro(state["counters"]["largest_usd"]) > 0:
+        return micro(state["counters"]["largest_usd"])
+    return micro(terms["limits"]["cost_usd"]) // terms["limits"]["iterations"]
+
+
+def before_start(terms, state, at):
+    """The first limit that applies before a start: (halt_reason, reason) or None."""
+    limits, counters = terms["limits"], state["counters"]
+    if any(f["severity"] == "block" for f in state["findings"]):
+        return "human_required", "blocked_finding"
+    if counters["unknown_costs"] and limits["unknown_cost"] == "stop":
+        return "budget_exceeded", "unknown_cost"
+    if micro(state["cumulative_usd"]) + reservation(terms, state) > micro(limits["cost_usd"]) or \
+            (limits["tokens"] is not None and counters["tokens"] > limits["tokens"]):
+        return "budget_exceeded", "cost_limit"
+    if loop_time(state, at) >= limits["duration_seconds"]:
+        return "deadline_exceeded", "deadline"
+    if state["iteration"] >= limits["iterations"]:
+        return "max_iterations_reached", "iteration_limit"
+    return None
+
+
+def cost_anomaly(terms, before, cost):
+    """decision.md: Cost anomalies."""
+    costs = before["counters"]["costs"]
+    if cost["basis"] != "reported" or costs["known"] < 3:
+        return False
+    n, total, squares = costs["known"], micro(costs["sum"]), int(costs["squares"])
+    d, v = n * micro(cost["usd"]) - total, n * squares - total * total
+    if d <= 0 or v <= 0:
+        return False
+    d, v, sigma = float(d), float(v), float(terms["limits"]["cost_sigma"])
+    return d * d > (sigma * sigma) * v
+
+
+# --- the decision -----------------------------------------------------------------------------------
+
+ROW_HALT = {2: "blocked_path_modified", 3: "human_required", 9: "check_flaky"}
+
+
+def row(terms, before, receipt, base_tests, green_tests, green_tree):
+    """The first row that applies: (number, outcome, reason)."""
+    early = early_row(terms, before, receipt, green_tree)
+    if early:
+        return early
+    check = receipt["check"]
+    if check is None:
+        raise Bad("there is no check, and rows 1 to 6 do not decide")
+    soft = "reject" if terms["guards"]["on_violation"] == "reject" else "blocked"
+    if check["problem"] is not None:
+        return 7, "reject", "verifier_failed"
+    failed = set(base_tests["failed"]) if base_tests else set()
+    if check["lost"] or (set(check["newly_skipped"]) & failed) - _passing_names(green_tests):
+        return 8, soft, "metric_integrity_violation"
+    if check["flaky"]:
+        return 9, "blocked", "check_flaky"
+    if check["regressed"]:
+        return 10, "reject", "tests_regressed"
+    if target_met(terms, check):
+        return 19, "accept", "target_met"
+    if better(terms, before, check):
+        return 20, "accept", "metric_improved"
+    return 21, "reject", "metric_not_improved"
+
+
+def early_row(terms, before, receipt, green_tree):
+    """Rows that decide without the check."""
+    guards = receipt["guards"]
+    soft = "reject" if terms["guards"]["on_violation"] == "reject" else "blocked"
+    if receipt["abandoned"] is not None:
+        return 0, "reject", "abandoned"
+    if guards["drift"]:
+        return 1, "blocked" if guards["tampered"] else soft, "verifier_drift"
+    if guards["tampered"]:
+        return 2, "blocked", "blocked_path_modified"
+    if guards["blocked"] or guards["left_out"]:
+        return 2, soft, "blocked_path_modified"
+    if any(f["severity"] == "block" for f in before["findings"]):
+        return 3, "blocked", "blocked_finding"
+    worker = receipt["worker"]
+    if worker and worker["failure"] is not None and terms["worker"]["on_failure"] != "check":
+        return 4, "reject", "worker_failed"
+    if receipt["candidate_tree"] == green_tree:
+        return 5, "reject", "no_change"
+    if guards["outside"]:
+        return 6, "reject", "outside_mutable_paths"
+    return None
+
+
+def better(terms, before, check):
+    """decision.md: Better than the best."""
+    best, metric = before["best_metric"], check["metric"]
+    if best is None:
+        return True
+    gain = best - metric if terms["metric"]["direction"] == "minimize" else metric - best
+    if not (gain > 0 and gain >= terms["metric"]["min_improvement"]):
+        return False
+    if terms["metric"]["repeat"] > 1:
+        return gain > max(check["noise"] or 0.0, before["counters"]["best_noise"] or 0.0)
+    return True
+
+
+def limit(terms, before, after, receipt, decided):
+    """The first limit that ends the run: (halt_reason, reason) or None."""
+    number, outcome, reason = decided
+    limits, counters, check = terms["limits"], after["counters"], receipt["check"]
+    runs = [part["run"] for part in (receipt["worker"], check) if part]
+    runs += [sample["run"] for sample in check["runs"]] if check else []
+    if any(run["ended"] == "deadline" for run in runs):
+        return "deadline_exceeded", "deadline"
+    if number == 4 and terms["worker"]["on_failure"] == "halt":
+        return "execution_failure", "worker_failed"
+    if micro(after["cumulative_usd"]) > micro(limits["cost_usd"]) or \
+            (limits["tokens"] is not None and counters["tokens"] > limits["tokens"]):
+        return "budget_exceeded", "cost_limit"
+    if cost_anomaly(terms, before, receipt["cost"]):
+        return "cost_anomaly", "cost_anomaly"
+    if receipt["elapsed_seconds"] >= limits["duration_seconds"]:
+        return "deadline_exceeded", "deadline"
+    if number == 19:
+        return "success_condition_met", "target_met"
+    return _progress_limit(terms, before, after, receipt, outcome)
+
+
+def _progress_limit(terms, before, after, receipt, outcome):
+    limits, counters = terms["limits"], after["counters"]
+    counted = receipt["abandoned"] is None and has_failing_set(receipt["check"])
+    if counted and contradiction(counters["failing_sets"]):
+        return "unsatisfiable_constraints", "unsatisfiable_constraints"
+    if counted and came_back(counters["failing_sets"]) and counters["oscillations"] >= limits["oscillation_limit"]:
+        return "oscillation_detected", "oscillation_detected"
+    if counted and any(r["iterations"] >= limits["regression_limit"] for r in counters["regressions"]
+                       if r["test"] in receipt["check"]["regressed"]):
+        return "same_test_regressed", "same_test_regressed"
+    if receipt["iteration"] >= limits["iterations"]:
+        return "max_iterations_reached", "iteration_limit"
+    if receipt["abandoned"] is None and outcome != "accept" and \
+            before["counters"]["no_progress"] + 1 >= limits["no_progress"]:
+        return _no_progress(limits, after, receipt), "no_progress_limit"
+    unread = limits["unread_diffs"]
+    if outcome == "accept" and unread is not None and before["comprehension"]["diffs_unread"] + 1 >= unread:
+        return "comprehension_debt_exceeded", "unread_diffs_limit"
+    return None
+
+
+def _no_progress(limits, after, receipt):
+    same = after["counters"]["same_failures"]
+    if same and same["iterations"] >= limits["no_progress"] and has_failing_set(receipt["check"]) \
+            and receipt["check"]["failures"]:
+        return "same_failure_repeated"
+    return "infeasible_suspected" if after["counters"]["accepted"] == 0 else "no_progress_detected"
+
+
+def status_of(halt_reason):
+    """The status of a halt reason (format.md: The fold)."""
+    if halt_reason == "success_condition_met":
+        return "awaiting_review"
+    if halt_reason in ("human_required", "blocked_path_modified", "metric_integrity_violation",
+                       "reward_hacking_detected", "credential_scope_invalid", "objective_unverified", "check_flaky"):
+        return "blocked"
+    return "stopped"
+
+
+def decide(terms, before, receipt, base_tests, green_tests, green_tree):
+    """The decision object (decision.md)."""
+    number, outcome, reason = decided = row(terms, before, receipt, base_tests, green_tests, green_tree)
+    if outcome == "blocked":
+        ended = (ROW_HALT.get(number, "metric_integrity_violation"), reason)
+    else:
+        ended = limit(terms, before, counted(terms, before, receipt), receipt, decided)
+    halt_reason = ended[0] if ended else None
+    return {"outcome": outcome, "status": status_of(halt_reason) if ended else outcome,
+            "reason": ended[1] if ended else reason, "outcome_reason": reason, "improved": outcome == "accept",
+            "rollback_required": outcome != "accept", "halt_reason": halt_reason,
+            "exit_code": EXIT[halt_reason] if ended else 0}
+
+
+# --- the fold -----------------------------------------------------------------------------------------
+
+def first_state(terms):
+    """The state after the contract record."""
+    return {
+        "schema_version": "git-loop/state/v1", "loop": terms["loop"], "mode": "check_fixpoint", "phase": "created",
+        "status": "active", "iteration": 0, "last_green_commit": terms["base"]["commit"], "best_metric": None,
+        "open_failures": None, "cumulative_usd": "0.000000", "baseline": None, "determinism_probe": None,
+        "metric_integrity": {"check_cmd_sha": sha256(only_known_check(terms["check"])),
+                             "test_tree_sha_at_last_green": terms["frozen"]["tree"],
+                             "frozen": terms["frozen"]["tree"], "collected": None},
+        "model_pin": terms["worker"]["model"], "escalation": None, "comprehension": {"diffs_unread": 0},
+        "halt_reason": None,
+        "counters": {"accepted": 0, "no_progress": 0, "tokens": 0, "unknown_costs": 0, "largest_usd": "0.000000",
+                     "started_at": None, "halted_at": None, "paused_seconds": 0, "same_failures": None,
+                     "failing_sets": {"count": 0, "histories": []}, "oscillations": 0, "regressions": [],
+                     "costs": {"known": 0, "sum": "0.000000", "squares": "0"}, "best_noise": None,
+                     "green_tests": None, "holdout_red": None, "local_defenses": None},
+        "checkpoint": None, "due_halt": None, "halt": None,
+        "submitters": [only(s, "principal", "key") for s in terms["renewal"]["submitters"]]
+        if terms["renewal"] else [], "approvals": [],
+        "findings": [only(f, "record", "severity", "principal") for f in terms["renewal"]["findings"]]
+        if terms["renewal"] else []}
+
+
+def only(value, *keys):
+    return {key: value[key] for key in keys}
+
+
+def only_known_check(check):
+    return only(check, "command", "format", "report", "timeout_seconds", "success_exit_code", "env", "external")
+
+
+def filled(state, prev):
+    """Ids that a record could not know of itself are filled in with prev."""
+    state = copy.deepcopy(state)
+    if state["phase"] == "halted" and state["halt"] is None:
+        state["halt"] = prev
+    if state["checkpoint"] and state["checkpoint"]["record"] is None:
+        state["checkpoint"]["record"] = prev
+    if state["findings"] and state["findings"][-1]["record"] is None:
+        state["findings"][-1]["record"] = prev
+    return state
+
+
+def need(condition, what):
+    if not condition:
+        raise Bad("fold: " + what)
+
+
+def fold(terms, before, record):
+    """The state after a record; `before` is filled in."""
+    kind = record["kind"]
+    need(before["due_halt"] is None or kind == "halt", "a halt is due")
+    need(kind != "contract", "a second contract")
+    state = copy.deepcopy(before)
+    {"baseline": _baseline, "checkpoint": _checkpoint, "iteration": _iteration, "halt": _halt, "resume": _resume,
+     "review": _review, "promotion": _promotion, "finding": _finding}[kind](terms, state, record, record["body"])
+    return state
+
+
+def _add_set(counters, check):
+    counters["failing_sets"] = with_set(counters["failing_sets"], check["failures"])
+
+
+def _baseline(terms, state, _record, body):
+    need(state["phase"] == "created" and state["baseline"] is None, "a baseline only once, before everything")
+    need(not terms["check"]["external"], "an outside check has no baseline")
+    need(body["base"] == state["last_green_commit"], "the baseline's base is not green")
+    check = body["check"]
+    state["baseline"] = {"model_calls": 0, "tokens": 0, "top_error_type": None, "metric": check["metric"],
+                         "failures": None if check["failures"] is None else len(check["failures"]),
+                         "tests": check["tests"]}
+    _green(state, check)
+    state["metric_integrity"]["collected"] = check["collected"]
+    if has_failing_set(check):
+        _add_set(state["counters"], check)
+    if check["flaky"]:
+        state["due_halt"] = _due("baseline", "check_flaky", "check_flaky")
+    elif body["target_met"] and terms["parent"] is not None:
+        state["due_halt"] = _due("baseline", "success_condition_met", "target_met")
+    elif body["target_met"]:
+        state["due_halt"] = _due("baseline", "no_actionable_tasks", "target_already_met")
+
+
+def _due(by, halt_reason, reason):
+    return {"by": by, "halt_reason": halt_reason, "reason": reason}
+
+
+def _green(state, check):
+    state["best_metric"] = check["metric"]
+    state["open_failures"] = check["failures"]
+    state["counters"]["green_tests"] = check["tests"]
+    state["counters"]["best_noise"] = check["noise"]
+
+
+def _checkpoint(terms, state, record, body):
+    need(state["phase"] != "halted" and state["checkpoint"] is None, "a checkpoint is out of place")
+    need(state["baseline"] is not None or terms["check"]["external"], "a checkpoint before the baseline")
+    need(body["iteration"] == state["iteration"] + 1, "the checkpoint's iteration")
+    need(body["base"] == state["last_green_commit"], "the checkpoint's base is not green")
+    state["phase"] = "iterating"
+    if state["counters"]["started_at"] is None:
+        state["counters"]["started_at"] = record["at"]
+    state["checkpoint"] = {"record": None, "iteration": body["iteration"], "base": body["base"],
+                           "environment_id": body["environment_id"],
+                           "context": [only(c, "path", "content_sha256") for c in body["context"]],
+                           "reservation_usd": body["reservation_usd"]}
+
+
+def counted(terms, state, receipt):
+    """The counters with an iteration, whatever was decided of it."""
+    state = copy.deepcopy(state)
+    counters, cost = state["counters"], receipt["cost"]
+    _count_cost(terms, state, counters, cost)
+    if receipt["abandoned"] is None:
+        check = receipt["check"]
+        if has_failing_set(check):
+            digest, same = sha256(check["failures"]), counters["same_failures"]
+            again = same["iterations"] + 1 if same and same["set"] == digest else 1
+            counters["same_failures"] = {"set": digest, "iterations": again}
+            _add_set(counters, check)
+            counters["oscillations"] += 1 if came_back(counters["failing_sets"]) else 0
+            _count_regressions(counters, check["regressed"])
+        else:
+            counters["same_failures"] = None
+    return state
+
+
+def _count_cost(terms, state, counters, cost):
+    if cost["usd"] is None:
+        counters["unknown_costs"] += 1
+    else:
+        amount = micro(cost["usd"])
+        state["cumulative_usd"] = usd(micro(state["cumulative_usd"]) + amount)
+        if cost["basis"] == "reported":
+            counters["largest_usd"] = usd(max(amount, micro(counters["largest_usd"])))
+            costs = counters["costs"]
+            counters["costs"] = {"known": costs["known"] + 1, "sum": usd(micro(costs["sum"]) + amount),
+                                 "squares": str(int(costs["squares"]) + amount * amount)}
+            if terms["limits"]["tokens"] is not None and \
+                    (cost["prompt_tokens"] is None or cost["completion_tokens"] is None):
+                counters["unknown_costs"] += 1
+    counters["tokens"] += (cost["prompt_tokens"] or 0) + (cost["completion_tokens"] or 0)
+
+
+def _count_regressions(counters, regressed):
+    known = {r["test"]: r["iterations"] for r in counters["regressions"]}
+    for test in regressed:
+        known[test] = known.get(test, 0) + 1
+    counters["regressions"] = [{"test": t, "iterations": known[t]} for t in byte_order(known)]
+
+
+def _iteration(terms, state, record, body):
+    receipt, opened = body["receipt"], state["checkpoint"]
+    need(opened is not None, "an iteration without a checkpoint")
+    told = {"record": receipt["checkpoint"], "iteration": receipt["iteration"], "base": receipt["base"],
+            "environment_id": receipt["environment_id"],
+            "context": [only(c, "path", "content_sha256") for c in receipt["context"]]}
+    need(all(opened[key] == value for key, value in told.items()), "the iteration is not that of the checkpoint")
+    need(state["phase"] != "halted" or receipt["abandoned"] is not None, "an iteration after the halt")
+    decision = receipt["decision"]
+    after = counted(terms, state, receipt)
+    state.update(after)
+    counters = state["counters"]
+    state["checkpoint"], state["iteration"] = None, receipt["iteration"]
+    _submit(state, record)
+    if decision["outcome"] == "accept":
+        counters["accepted"] += 1
+        state["comprehension"]["diffs_unread"] += 1
+        state["last_green_commit"] = receipt["candidate"]
+        _green(state, receipt["check"])
+    if receipt["abandoned"] is None:
+        counters["no_progress"] = 0 if decision["outcome"] == "accept" else counters["no_progress"] + 1
+    if state["phase"] != "halted":
+        state["due_halt"] = _due("decision", decision["halt_reason"], decision["reason"]) \
+            if decision["halt_reason"] else None
+
+
+def _submit(state, record):
+    signer = only(record["actor"], "principal", "key")
+    if signer not in state["submitters"]:
+        state["submitters"].append(signer)
+
+
+def _halt(terms, state, record, body):
+    need(state["phase"] != "halted", "halted already")
+    need(state["checkpoint"] is None or body["by"] == "operator", "a checkpoint is open")
+    at = seconds(record["at"])
+    told = (body["by"], body["halt_reason"], body["reason"])
+    if state["due_halt"]:
+        due = state["due_halt"]
+        need(told == (due["by"], due["halt_reason"], due["reason"]), "not the halt that is due")
+    elif body["by"] == "operator":
+        need(told[1:] == ("operator_stopped", "operator_stopped"), "the reasons of an operator's halt")
+    else:
+        found = before_start(terms, state, at)
+        need(body["by"] == "limit" and found is not None and found[0] == body["halt_reason"],
+             "no limit is reached, or another one")
+    need(body["iteration"] == state["iteration"], "the halt's iteration")
+    need(body["last_green_commit"] == state["last_green_commit"], "the halt's green")
+    need(body["exit_code"] == EXIT[body["halt_reason"]], "the halt's exit code")
+    need(body["status"] == status_of(body["halt_reason"]), "the halt's status")
+    state.update(phase="halted", status=body["status"], halt_reason=body["halt_reason"], due_halt=None)
+    state["counters"]["halted_at"] = record["at"]
+    if body["by"] != "operator":
+        _submit(state, record)
+
+
+def _resume(_terms, state, record, body):
+    need(state["phase"] == "halted" and body["halt"] == state["halt"], "nothing to resume")
+    need(state["halt_reason"] in ("operator_stopped", "human_required", "workspace_invalid",
+                                  "isolation_unsatisfiable"), "this halt is not resumed")
+    need(state["halt_reason"] != "human_required" or not _blocks(state), "a finding blocks")
+    counters = state["counters"]
+    if counters["started_at"] is not None:
+        counters["paused_seconds"] += max(0, seconds(record["at"]) - seconds(counters["halted_at"]))
+    counters["halted_at"] = None
+    state.update(phase="iterating" if counters["started_at"] is not None else "created", status="active",
+                 halt_reason=None, halt=None)
+
+
+def _blocks(state):
+    return any(f["severity"] == "block" for f in state["findings"])
+
+
+def _review(_terms, state, record, body):
+    need(state["status"] == "awaiting_review", "nothing to review")
+    need(body["halt"] == state["halt"] and body["candidate"] == state["last_green_commit"], "a review of another")
+    signer = only(record["actor"], "principal", "key")
+    need(all(s["principal"] != signer["principal"] and s["key"] != signer["key"] for s in state["submitters"]),
+         "who ran the loop cannot review it")
+    if body["verdict"] == "approve":
+        state["approvals"].append({"seq": record["seq"], "principal": signer["principal"], "key": signer["key"]})
+    else:
+        state.update(status="stopped", halt_reason="reviewer_rejected")
+
+
+def _promotion(terms, state, record, body):
+    need(state["status"] == "awaiting_review", "nothing to promote")
+    need(terms["class"] != "lasting_code", "lasting_code is not promoted")
+    need(body["halt"] == state["halt"] and body["candidate"] == state["last_green_commit"], "another is promoted")
+    need(body["tip"] == record["prev"], "the tip is not the record before")
+    need(state["approvals"] and not _blocks(state), "no approval, or a finding blocks")
+    state["status"] = "succeeded"
+
+
+def _finding(_terms, state, record, body):
+    need(state["status"] != "succeeded", "promoted already")
+    if body["action"] == "add":
+        need(body["finding"] is None, "a new finding names another")
+        state["findings"].append({"record": None, "severity": body["severity"],
+                                  "principal": record["actor"]["principal"]})
+        return
+    found = [f for f in state["findings"] if f["record"] == body["finding"] and body["finding"] is not None]
+    need(found and found[0]["severity"] == body["severity"], "no open finding of this severity")
+    state["findings"].remove(found[0])
+
+
+# --- outside verdicts ---------------------------------------------------------------------------------
+
+def outside_verdict(data, terms, receipt, check_tree):
+    """format.md: Outside verdicts, without the signature."""
+    value = read(data, VERDICT, "the verdict")
+    wanted = {"loop": terms["loop"], "checkpoint": receipt["checkpoint"],
+              "candidate_tree": receipt["candidate_tree"], "check_tree": check_tree, "frozen": terms["frozen"]["tree"]}
+    for key, want in wanted.items():
+        if value[key] != want:
+            raise Bad("the verdict's %s is another" % key)
+    run = receipt["check"]["run"]
+    for key, want in (("command", []), ("exit_code", value["exit_code"]), ("signal", None), ("ended", "itself"),
+                      ("duration_ms", 0), ("survivors", 0)):
+        if run[key] != want:
+            raise Bad("check.run.%s of an outside verdict" % key)
+    return value
+
+
+def read_tests(data):
+    """evidence/tests.json."""
+    return read(data, TESTS, "tests.json")

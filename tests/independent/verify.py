@@ -1,0 +1,714 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""A second verifier of git-loop ledgers, written from docs/src alone.
+
+verify.py [-C DIR] [--allowed-signers FILE] [--now RFC3339] ID...|--all
+Exit 0: everything holds. 20: a ledger does not verify. 30: the workspace is not fit. 129: bad arguments.
+The order of the checks is that of docs/src/design/format.md, "What verify checks, in order".
+"""
+import argparse
+import os
+import re
+import sys
+import time
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+
+import guards as trees  # noqa: E402
+import reports  # noqa: E402
+import rules  # noqa: E402
+import signatures  # noqa: E402
+import terms as ranges  # noqa: E402
+from canonical import (BODIES, Bad, CONTRACT, RECORD, _at, dump, escape_path, metric_text, micro, read, seconds,  # noqa: E402
+                       short, usd)
+from objects import KIB, MIB, Repo, Unfit  # noqa: E402
+
+SIGNS = {"contract": ("approver",), "baseline": ("runner",), "checkpoint": ("runner",), "iteration": ("runner",),
+         "resume": ("runner",), "halt": ("runner",), "review": ("reviewer",), "finding": ("reviewer",),
+         "promotion": ("promoter",)}
+LOOP_ID = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+NOTES = set()
+
+
+def not_checked(what):
+    """Say on standard error that something was not checked."""
+    if what not in NOTES:
+        NOTES.add(what)
+        print("not checked: " + what, file=sys.stderr)
+
+
+def need(condition, what):
+    if not condition:
+        raise Bad(what)
+
+
+def is_loop_id(name):
+    """format.md: Refs."""
+    return bool(LOOP_ID.fullmatch(name)) and ".." not in name and not name.endswith((".lock", "."))
+
+
+# --- one record ------------------------------------------------------------------------------------
+
+FILES = {b".loop_state.json": 32 * MIB, b"STATUS.md": MIB, b"contract.json": 64 * MIB, b"record.json": 32 * MIB}
+
+
+class Record:
+    """A record commit with its tree and record.json (format.md: The record commit, The tree)."""
+
+    def __init__(self, repo, oid):
+        self.repo, self.oid = repo, oid
+        self.value = None
+        self.commit = signatures.Commit(repo, oid)
+        self.tree = {}
+        for mode, name, child in repo.tree(self.commit.tree, 64 * KIB):
+            self.tree[name] = (mode, child)
+        for name in FILES:
+            need(name in self.tree, "%s is missing" % name.decode())
+        for name, (mode, child) in self.tree.items():
+            if name in FILES:
+                need(mode == b"100644", "%s has the mode %s" % (name.decode(), mode.decode()))
+                repo.blob(child, FILES[name])
+            else:
+                need(name in (b"evidence", b"frozen") and mode == b"40000", "the tree has an entry it may not have")
+        self.value = read(self.file(b"record.json"), RECORD, "record.json")
+        _at("record.json.body", BODIES[self.value["kind"]], self.value["body"])
+        self.kind, self.body, self.seq = self.value["kind"], self.value["body"], self.value["seq"]
+        self.at = seconds(self.value["at"])
+        self.evidence = self._evidence()
+
+    def file(self, name):
+        return self.repo.blob(self.tree[name][1], FILES[name])
+
+    def _evidence(self):
+        if b"evidence" not in self.tree:
+            return {}
+        out = {}
+        for mode, name, child in self.repo.tree(self.tree[b"evidence"][1], 64 * KIB):
+            need(mode == b"100644", "evidence/ holds something that is no plain file")
+            small = re.match(rb"(report|metric-source)(-\d+)?$", name)
+            kind, size, _ = self.repo.info(child)
+            need(kind == "blob" and size <= (16 if small else 64) * MIB, "evidence/ holds something too large")
+            out[name.decode("utf-8", "surrogateescape")] = child
+        return out
+
+    def evidence_files(self):
+        """The contents of the evidence that has a part in verification."""
+        wanted = re.compile(r"(report|metric-source|verdict)(-\d+)?|report\.sig|tests\.json")
+        return {name: self.repo.blob(oid, 64 * MIB) for name, oid in self.evidence.items() if wanted.fullmatch(name)}
+
+    def place(self):
+        if self.value is None:
+            return self.oid
+        return "record %d (%s) %s" % (self.value["seq"], self.value["kind"], self.oid)
+
+
+# --- the message -----------------------------------------------------------------------------------
+
+def message_of(record, terms):
+    """The message derived from record and contract (format.md: The message)."""
+    body, value = record.body, record.value
+    subject, trailers = {"contract": _contract_message, "baseline": _baseline_message,
+                         "checkpoint": _checkpoint_message, "iteration": _iteration_message, "halt": _halt_message,
+                         "resume": lambda *_: ("resume: go on", []), "review": _review_message,
+                         "promotion": _promotion_message, "finding": _finding_message}[record.kind](value, body, terms)
+    lines = [subject, "", "Loop-Id: " + value["loop"], "Loop-Record: " + value["kind"],
+             "Loop-Seq: %d" % value["seq"]] + trailers
+    return ("\n".join(lines) + "\n").encode("utf-8")
+
+
+def _contract_message(_value, _body, terms):
+    return "contract: " + short(terms["objective"], 60), []
+
+
+def _baseline_message(_value, body, terms):
+    check = body["check"]
+    if check["metric"] is not None:
+        tail = ", the target is met already" if body["target_met"] else ""
+        return "baseline: %s %s%s" % (short(terms["metric"]["name"], 40), metric_text(check["metric"]), tail), []
+    if check["problem"] is not None:
+        return "baseline: no metric (%s)" % short(check["problem"], 60), []
+    return "baseline: no metric", []
+
+
+def _checkpoint_message(_value, body, _terms):
+    return "checkpoint %d: start from %s" % (body["iteration"], body["base"][:12]), \
+        ["Loop-Iteration: %d" % body["iteration"]]
+
+
+def _iteration_message(_value, body, terms):
+    receipt = body["receipt"]
+    decision, check = receipt["decision"], receipt["check"]
+    verb = {"accept": "accepted", "reject": "rejected", "blocked": "blocked"}[decision["outcome"]]
+    verb += " (%s)" % decision["outcome_reason"]
+    if decision["status"] == "stopped" and decision["reason"] != decision["outcome_reason"]:
+        verb += ", stopped by " + decision["reason"]
+    if check and check["metric"] is not None:
+        verb += ", %s %s" % (short(terms["metric"]["name"], 40), metric_text(check["metric"]))
+    trailers = ["Loop-Iteration: %d" % receipt["iteration"],
+                "Loop-Decision: %s %s" % (decision["status"], decision["reason"])]
+    if receipt["candidate"]:
+        trailers.append("Loop-Candidate: " + receipt["candidate"])
+    return "iteration %d %s" % (receipt["iteration"], verb), trailers
+
+
+def _halt_message(_value, body, _terms):
+    what = "stopped by an operator" if body["by"] == "operator" else body["halt_reason"]
+    plural = "iteration" if body["iteration"] == 1 else "iterations"
+    return "halt: %s after %d %s" % (what, body["iteration"], plural), \
+        ["Loop-Iteration: %d" % body["iteration"], "Loop-Halt: " + body["halt_reason"]]
+
+
+def _review_message(value, body, _terms):
+    verb = {"approve": "approved", "reject": "rejected"}[body["verdict"]]
+    return "review: %s by %s" % (verb, short(value["actor"]["principal"], 60)), \
+        ["Loop-Candidate: " + body["candidate"]]
+
+
+def _promotion_message(value, body, _terms):
+    return "promotion: %s by %s" % (body["candidate"][:12], short(value["actor"]["principal"], 60)), \
+        ["Loop-Candidate: " + body["candidate"]]
+
+
+def _finding_message(value, body, _terms):
+    who = short(value["actor"]["principal"], 60)
+    if body["action"] == "resolve" and body["finding"]:
+        return "finding %s resolved by %s" % (body["finding"][:12], who), []
+    return "finding: %s by %s" % (body["severity"], who), []
+
+
+# --- steps that need no history ------------------------------------------------------------------
+
+def check_signature(record, trust, terms):
+    """Steps 3 to 5: signature, signer, role."""
+    actor = record.value["actor"]
+    armor, data = record.commit.signature()
+    key = signatures.verify(armor, data, "git", trust.revoked)
+    need(signatures.fingerprint(key) == actor["key"], "actor.key is not the key that signed")
+    why = trust.allows(key, actor["principal"], "git", record.at)
+    need(why is None, "signer: %s" % why)
+    roles = SIGNS[record.kind]
+    if record.kind == "halt" and record.body["by"] == "operator":
+        roles = ("runner", "operator", "promoter")
+    need(actor["role"] in roles, "a %s may not sign a %s" % (actor["role"], record.kind))
+    need(actor["principal"] in terms["roles"][actor["role"]],
+         "the contract does not make %s a %s" % (actor["principal"], actor["role"]))
+
+
+def check_form_and_message(record, terms, now):
+    """Steps 6 and 7."""
+    record.commit.check_form(record.at)
+    need(record.at <= now + 300, "the record is of the future")
+    need(record.commit.message == message_of(record, terms), "the message is not the one derived")
+
+
+def read_terms(record):
+    terms = read(record.file(b"contract.json"), CONTRACT, "contract.json")
+    need(terms["rules"] == 1, "rules %d are not known" % terms["rules"])
+    ranges.check(terms)
+    return terms
+
+
+def allowed_program(told, wanted):
+    """Whether a run's command is the contract's, the program named by where it lies."""
+    if "shell" in wanted:
+        return bool(told) and told[-1] == wanted["shell"]
+    wanted = wanted["exec"]
+    return len(told) == len(wanted) and told[1:] == wanted[1:] and \
+        os.path.basename(told[0]) == os.path.basename(wanted[0])
+
+
+# --- a ledger --------------------------------------------------------------------------------------
+
+class Ledger:
+    """The chain of records under a name, from the contract to a tip."""
+
+    def __init__(self, repo, trust, now, name, tip):
+        self.repo, self.trust, self.now, self.name, self.tip = repo, trust, now, name, tip
+        self.terms, self.state, self.previous = None, None, None
+        self.environments, self.approving, self.contract = set(), set(), None
+        self.base_tests = self.green_tests = None
+        self.decisions, self.parent_notes = 0, []
+
+    def chain(self):
+        """Ids from the contract record on, by first parents."""
+        out, oid, seen = [], self.tip, set()
+        while True:
+            need(oid not in seen, "the chain goes round")
+            seen.add(oid)
+            out.append(oid)
+            try:
+                parents = signatures.Commit(self.repo, oid).parents
+            except Bad as error:
+                raise Bad("%s: %s" % (oid, error))
+            if not parents:
+                return out[::-1]
+            oid = parents[0]
+
+    def verify(self):
+        """Check every record; the first failure ends the walk."""
+        chain = self.chain()
+        for number, oid in enumerate(chain):
+            record = None
+            try:
+                record = Record(self.repo, oid)
+                self.one(record, number)
+            except Bad as error:
+                raise Bad("record %d%s %s: %s" % (number, " (%s)" % record.kind if record else "", oid, error))
+            except RecursionError:
+                raise Bad("record %d %s: nested too deep" % (number, oid))
+        return len(chain)
+
+    def one(self, record, number):
+        self.position(record, number)
+        check_signature(record, self.trust, self.terms)
+        check_form_and_message(record, self.terms, self.now)
+        if number == 0:
+            self.contract_record(record)
+            before, state = None, rules.first_state(self.terms)
+        else:
+            need(record.at >= self.previous.at, "the record is earlier than the one before")
+            before = rules.filled(self.state, record.value["prev"])
+            state = rules.fold(self.terms, before, record.value)
+        need(dump(state) == record.file(b".loop_state.json"), ".loop_state.json is not the fold" + difference(
+            state, record.file(b".loop_state.json")))
+        self.check_evidence(record)
+        if number == 0 and self.terms["parent"]:
+            self.renewal(record)
+        self.uniqueness(record, before)
+        self.verdict(record, before)
+        self.state, self.previous = state, record
+
+    # --- step 2
+
+    def position(self, record, number):
+        value = record.value
+        if number == 0:
+            self.terms, self.contract = read_terms(record), record
+            need(self.terms["loop"] == self.name, "the contract is that of another loop")
+            need(record.kind == "contract" and value["prev"] is None and value["contract"] is None,
+                 "the first record is no contract record")
+            need(not record.commit.parents and b"frozen" in record.tree or not self.terms["frozen"]["entries"],
+                 "the contract record has no frozen/ or has parents")
+        else:
+            need(value["prev"] == self.previous.oid, "prev is not the record before")
+            need(value["contract"] == self.contract.oid, "contract is not the contract record")
+            need(record.tree[b"contract.json"] == self.contract.tree[b"contract.json"], "another contract.json")
+            need(record.commit.parents == [self.previous.oid] + self.second_parent(record), "the parents")
+            need(b"frozen" not in record.tree, "frozen/ stands in another record than the contract")
+        need(value["loop"] == self.name, "the record is that of another loop")
+        need(value["seq"] == number, "seq is %d, not %d" % (value["seq"], number))
+
+    @staticmethod
+    def second_parent(record):
+        if record.kind == "baseline":
+            return [record.body["base"]]
+        if record.kind == "iteration" and record.body["receipt"]["candidate"]:
+            return [record.body["receipt"]["candidate"]]
+        return []
+
+    # --- step 8
+
+    def contract_record(self, record):
+        terms = self.terms
+        need(record.body["objective"] == terms["objective"], "the objective is not the contract's")
+        need((terms["parent"] is None) == (terms["renewal"] is None), "renewal is null exactly if parent is")
+        tree, _ = self.repo.commit_tree_and_parents(terms["base"]["commit"])
+        need(tree == terms["base"]["tree"], "the base commit has another tree")
+        trees.check_frozen(self.repo, terms, tree)
+        if b"frozen" in record.tree:
+            need(record.tree[b"frozen"][1] == terms["frozen"]["tree"], "frozen/ is not the frozen tree")
+        for mode, oid in self.repo.leaves(terms["frozen"]["tree"]).values() if b"frozen" in record.tree else []:
+            need(self.repo.info(oid)[0] == "blob", "a frozen blob is missing")
+
+    # --- step 11
+
+    def check_evidence(self, record):
+        listed = record.body.get("evidence", []) if record.kind in ("baseline", "iteration") else []
+        names = [e["name"] for e in listed]
+        need(len(set(names)) == len(names), "evidence lists a file twice")
+        need({e["name"]: e["id"] for e in listed} == record.evidence, "evidence/ is not what is listed")
+        need(b"evidence" not in record.tree or listed, "evidence/ without a list")
+
+    # --- step 12
+
+    def uniqueness(self, record, before):
+        if record.kind == "checkpoint":
+            environment = record.body["environment_id"]
+            need(environment not in self.environments, "the environment id comes twice")
+            self.environments.add(environment)
+        if record.kind == "halt":
+            self.approving = set()
+        if record.kind == "review" and record.body["verdict"] == "approve":
+            self.approving.add(record.oid)
+        if record.kind == "promotion":
+            reviews = record.body["reviews"]
+            need(reviews and all(r in self.approving for r in reviews), "reviews are not approving reviews")
+
+    # --- step 13
+
+    def verdict(self, record, before):
+        {"baseline": self.baseline, "checkpoint": self.checkpoint, "iteration": self.iteration,
+         "promotion": self.promotion}.get(record.kind, lambda *_: None)(record, before)
+
+    def baseline(self, record, before):
+        body = record.body
+        check = body["check"]
+        need(check["tree"] == self.terms["base"]["tree"], "check.tree is not the base's tree")
+        self.derive_check(record, check, None, None)
+        need(body["target_met"] == rules.target_met(self.terms, check), "target_met does not follow")
+        need(body["sandbox"]["worker"] is None, "a worker's sandbox at the baseline")
+        if check["tests"]:
+            self.base_tests = self.green_tests = rules.read_tests(record.evidence_files()["tests.json"])
+
+    def derive_check(self, record, check, baseline, green, external=None):
+        files = record.evidence_files()
+        need(record.evidence.get("report") == check["report"], "evidence/report is not check.report")
+        need(record.evidence.get("tests.json") == check["tests"], "evidence/tests.json is not check.tests")
+        for number, sample in enumerate(check["runs"], 1):
+            name = "report" + ("-%d" % number if number > 1 else "")
+            need(record.evidence.get(name) == sample["report"], "evidence/%s is not that of its run" % name)
+        try:
+            wanted = rules.Check(self.terms, files, baseline, green, None).derive(check, external)
+        except reports.Unchecked as note:
+            not_checked("%s: check of %s: %s" % (self.name, record.oid, note))
+            return
+        if self.terms["check"]["format"] == "junit":
+            not_checked("%s: which counts of a junit suite must agree, beyond tests, failures, errors and skipped, and which "
+                        "failed test cases stand for others: the docs name writers, not rules" % self.name)
+        rules.compare_check(check, wanted, lambda data: self.repo.id_of("blob", data))
+
+    def run_of_check(self, check, sandbox):
+        runs = [check["run"]] + [s["run"] for s in check["runs"]]
+        for run in runs:
+            need(allowed_program(run["command"], self.terms["check"]["command"]), "the check's command is another")
+        self.sandbox(sandbox, runs[0], self.terms["sandbox"]["check_network"])
+
+    def sandbox(self, told, run, network):
+        """The sandbox fits the contract (13, iteration)."""
+        if told is None:
+            need(run["exit_code"] == 127, "a sandbox is null beside another exit code than 127")
+            return
+        need(told["adapter"] in self.terms["sandbox"]["allowed"], "an adapter that the contract does not allow")
+        need(network != "none" or told["network"] != "host", "the host's network where the contract says none")
+        need(told["adapter"] == "none" or told["filesystem"], "the file system is not closed")
+
+    def checkpoint(self, record, before):
+        body, limits = record.body, self.terms["limits"]
+        left = body["remaining"]
+        need(body["adapter"] in self.terms["sandbox"]["allowed"], "an adapter that the contract does not allow")
+        need(left["iterations"] == max(0, limits["iterations"] - before["iteration"]), "remaining.iterations")
+        need(micro(left["usd"]) == max(0, micro(limits["cost_usd"]) - micro(before["cumulative_usd"])),
+             "remaining.usd")
+        tokens = limits["tokens"]
+        need(left["tokens"] == (None if tokens is None else max(0, tokens - before["counters"]["tokens"])),
+             "remaining.tokens")
+        need(left["seconds"] == max(0, limits["duration_seconds"] - rules.loop_time(before, record.at)),
+             "remaining.seconds")
+        need(body["reservation_usd"] == usd(rules.reservation(self.terms, before)), "reservation_usd")
+
+    def promotion(self, record, _before):
+        tree, _ = self.repo.commit_tree_and_parents(record.body["candidate"])
+        need(tree == record.body["candidate_tree"], "candidate_tree is not the candidate's tree")
+
+    # --- an iteration
+
+    def iteration(self, record, before):
+        receipt = record.body["receipt"]
+        green_tree, _ = self.repo.commit_tree_and_parents(before["last_green_commit"])
+        self.receipt_itself(record, receipt, before)
+        repair = self.candidate(receipt, before, green_tree)
+        if receipt["check"]:
+            self.iteration_check(record, receipt, repair)
+        else:
+            need(not any(name in record.evidence for name in ("report", "tests.json")), "a report without a check")
+        wanted = rules.decide(self.terms, before, receipt, self.base_tests, self.green_tests, green_tree)
+        told = {key: receipt["decision"][key] for key in wanted}
+        need(told == wanted, "the decision is %r, derived: %r" % (told, wanted))
+        if rules.early_row(self.terms, before, receipt, green_tree) and receipt["abandoned"] is None:
+            need(receipt["check"] is None, "a check although an earlier row decides")
+        self.decisions += 1
+        if wanted["outcome"] == "accept":
+            self.green_tests = rules.read_tests(record.evidence_files()["tests.json"]) \
+                if receipt["check"]["tests"] else None
+
+    def receipt_itself(self, record, receipt, before):
+        """The receipt fits the contract and itself (13, iteration)."""
+        terms = self.terms
+        need(receipt["schema"] == "git-loop/receipt/v1", "the receipt's schema")
+        need(receipt["loop"] == self.name and receipt["contract"] == self.contract.oid, "the receipt's loop")
+        need(receipt["model"] == terms["worker"]["model"], "the receipt's model")
+        need(receipt["sampling"] == terms["worker"]["sampling"], "the receipt's sampling")
+        need(receipt["determinism_confidence"] is None, "determinism_confidence is not null")
+        need(receipt["elapsed_seconds"] == rules.loop_time(before, record.at), "elapsed_seconds")
+        self.cost(receipt)
+        need((receipt["candidate"] is None) == (receipt["candidate_tree"] is None), "candidate and candidate_tree")
+        need(receipt["candidate"] is not None or receipt["abandoned"] is not None, "there is no candidate")
+        self.worker(receipt)
+
+    def cost(self, receipt):
+        cost, usage = receipt["cost"], self.terms["worker"]["usage"]
+        need((cost["basis"] == "none") == (usage == "none"), "cost.basis is none exactly if usage is")
+        need(cost["basis"] != "none" or cost["usd"] == "0.000000", "a cost of a worker that costs nothing")
+        need((cost["basis"] == "unknown") == (cost["usd"] is None), "cost.basis is unknown exactly if usd is null")
+
+    def worker(self, receipt):
+        terms, worker, outside = self.terms, receipt["worker"], receipt["outside"]
+        if outside is not None:
+            need(worker is None, "a worker beside an outside candidate")
+            need(outside["adapter"] is None or outside["adapter"] in terms["sandbox"]["allowed"],
+                 "an adapter that the contract does not allow")
+        if worker is None:
+            need(outside is not None or receipt["abandoned"] is not None, "there is no worker")
+            need(receipt["sandbox"]["worker"] is None, "a worker's sandbox without a worker")
+            return
+        need(worker["agent"] == terms["worker"]["agent"], "the worker's agent")
+        run = worker["run"]
+        need(allowed_program(run["command"], terms["worker"]["command"]), "the worker's command is another")
+        fine = run["ended"] == "itself" and run["exit_code"] == 0
+        need((worker["failure"] is None) == fine, "worker.failure does not fit how it ended")
+        self.sandbox(receipt["sandbox"]["worker"], run, terms["sandbox"]["worker_network"])
+
+    def candidate(self, receipt, before, green_tree):
+        """The candidate and its guards; gives the repairs of the check's tree."""
+        guards = receipt["guards"]
+        intact = not (guards["drift"] or guards["blocked"] or guards["tampered"] or guards["left_out"])
+        need(guards["guards_intact"] == intact, "guards_intact")
+        if receipt["candidate"] is None:
+            need(not (guards["drift"] or guards["blocked"] or guards["outside"]), "guards without a candidate")
+            need(receipt["changes"]["count"] == 0 and not receipt["changes"]["paths"], "changes without a candidate")
+            return None
+        self.candidate_commit(receipt, before)
+        try:
+            self.repo.leaves(receipt["candidate_tree"])
+        except Bad as error:
+            return self.malformed(guards, error)
+        found, changed, repair = trees.derive(self.repo, self.terms, self.terms["base"]["tree"], green_tree,
+                                              receipt["candidate_tree"])
+        for key in ("drift", "blocked", "outside"):
+            told = guards[key] if key == "outside" else [{k: e[k] for k in ("path", "what")} for e in guards[key]]
+            need(told == found[key], "guards.%s is %r, derived: %r" % (key, told, found[key]))
+        paths = [escape_path(p) for p in sorted(changed)]
+        need(receipt["changes"]["count"] == len(paths) and receipt["changes"]["paths"] == paths[:200], "changes")
+        for path, (old, new) in changed.items():
+            need(not (new and new[0] == b"100664" and not (old and old[0] == b"100664")),
+                 "the candidate has a file with the mode 100664")
+        return repair
+
+    @staticmethod
+    def malformed(guards, error):
+        told = guards["blocked"]
+        need(len(told) == 1 and told[0]["what"].startswith("malformed_tree ("),
+             "the candidate's tree is malformed (%s), and guards.blocked does not say so" % error)
+        not_checked("the words of malformed_tree")
+
+    def candidate_commit(self, receipt, before):
+        """format.md: Candidates."""
+        commit = signatures.Commit(self.repo, receipt["candidate"])
+        need(commit.parents == [before["last_green_commit"]], "the candidate's parent is not green")
+        need(commit.tree == receipt["candidate_tree"], "candidate_tree is not the candidate's tree")
+        text = "Candidate of iteration %d of loop %s\n\nLoop-Id: %s\nLoop-Iteration: %d\nLoop-Environment: %s\n" % (
+            receipt["iteration"], self.name, self.name, receipt["iteration"], receipt["environment_id"])
+        need(commit.message == text.encode(), "the candidate's message")
+        armor, data = commit.signature()
+        key = signatures.verify(armor, data, "git", self.trust.revoked)
+        date = commit.check_form()
+        need(any(self.trust.allows(key, runner, "git", date) is None for runner in self.terms["roles"]["runner"]),
+             "the candidate is not signed by a runner")
+
+    def iteration_check(self, record, receipt, repair):
+        check = receipt["check"]
+        need(receipt["candidate"] is not None, "a check without a candidate")
+        tree = trees.checked_tree(self.repo, receipt["candidate_tree"], repair)
+        need(check["tree"] == tree, "check.tree is not the check's tree")
+        external = None
+        if self.terms["check"]["external"]:
+            external = self.outside_verdict(record, receipt, tree)
+            need(receipt["sandbox"]["check"] is None, "a sandbox of an outside check")
+        else:
+            self.run_of_check(check, receipt["sandbox"]["check"])
+        self.derive_check(record, check, self.base_tests, self.green_tests, external)
+
+    def outside_verdict(self, record, receipt, tree):
+        """format.md: Outside verdicts."""
+        files = record.evidence_files()
+        need("report" in files and "report.sig" in files, "the verdict or its signature is missing")
+        value = rules.outside_verdict(files["report"], self.terms, receipt, tree)
+        key = signatures.verify(files["report.sig"], files["report"], "git-loop-verdict", self.trust.revoked)
+        need(any(self.trust.allows(key, who, "git-loop-verdict", record.at) is None
+                 for who in self.terms["roles"]["verifier"]), "the verdict is not signed by a verifier")
+        need(signatures.fingerprint(key) != record.value["actor"]["key"], "the verdict is signed by the runner")
+        return value
+
+    # --- renewals
+
+    def renewal(self, record):
+        """What the contract says of its parent (format.md: Renewals)."""
+        terms = self.terms
+        told = terms["renewal"]
+        try:
+            self.repo.info(terms["parent"])
+            self.repo.info(told["tip"])
+        except Bad:
+            not_checked("%s: the parent's ledger is not here" % self.name)
+            return
+        parent, tip = Record(self.repo, terms["parent"]), Record(self.repo, told["tip"])
+        old = read_terms(parent)
+        for one in (parent, tip):
+            check_signature(one, self.trust, old)
+            check_form_and_message(one, old, self.now)
+        need(parent.kind == "contract", "the parent is no contract record")
+        need(tip.value["contract"] == parent.oid or tip.oid == parent.oid, "the tip is that of another contract")
+        need(tip.tree[b"contract.json"] == parent.tree[b"contract.json"], "the tip has another contract")
+        self.renewal_terms(record, old, told, tip)
+        need(record.value["actor"]["principal"] in old["roles"]["approver"], "the signer is no approver of the parent")
+        need(record.at >= tip.at, "the contract is earlier than the tip")
+        need(old["class"] != "lasting_code" or terms["class"] == "lasting_code", "the class of the parent")
+        try:
+            Ledger(self.repo, self.trust, self.now, told["loop"], told["tip"]).verify()
+        except Bad as error:
+            raise Bad("the parent's ledger: %s" % error)
+
+    def renewal_terms(self, _record, old, told, tip):
+        import json
+        from canonical import load
+        state = load(tip.file(b".loop_state.json"))
+        need(old["loop"] == told["loop"], "renewal.loop")
+        need(state["phase"] == "halted", "the parent has not halted at the tip")
+        need(state["last_green_commit"] == self.terms["base"]["commit"], "the base is not the parent's green")
+        origin = old["renewal"]["origin"] if old["renewal"] else old["base"]["commit"]
+        need(told["origin"] == origin, "renewal.origin")
+        need(told["submitters"] == state["submitters"], "renewal.submitters")
+        findings = [dict(f, record=f["record"] or told["tip"]) for f in state["findings"]]
+        need(told["findings"] == findings, "renewal.findings")
+        changed = json.dumps(changed_terms(old, self.terms))
+        need(json.dumps(told["changed"]) == changed, "renewal.changed is not %s" % changed)
+
+
+def changed_terms(old, new):
+    """The terms that are not the parent's (format.md: Renewals, changed)."""
+    out = []
+    skip = ("schema", "loop", "parent", "renewal", "base", "frozen", "trust")
+    for field in [key for key in CONTRACT_FIELDS if key not in skip]:
+        a, b = old[field], new[field]
+        if a == b and type(a) is type(b):
+            continue
+        if isinstance(a, dict) and isinstance(b, dict):
+            for member in list(b) + [m for m in a if m not in b]:
+                if a.get(member) != b.get(member):
+                    out.append({"term": "%s.%s" % (field, member), "from": a.get(member), "to": b.get(member)})
+        else:
+            out.append({"term": field, "from": a, "to": b})
+    return out
+
+
+CONTRACT_FIELDS = ("schema", "rules", "loop", "parent", "renewal", "objective", "class", "base", "paths", "frozen",
+                   "worker", "worktree", "check", "metric", "limits", "guards", "sandbox", "roles", "trust", "lasting")
+
+
+def difference(state, data):
+    """Where the fold and the state differ, for people."""
+    from canonical import load
+    try:
+        told = load(data)
+    except Bad as error:
+        return ": %s" % error
+    if not isinstance(told, dict):
+        return ""
+    for key in state:
+        if key == "counters" and isinstance(told.get(key), dict):
+            for name in state[key]:
+                if told[key].get(name) != state[key][name]:
+                    return ": counters.%s is %r, folded %r" % (name, told[key].get(name), state[key][name])
+        elif told.get(key) != state[key]:
+            return ": %s is %r, folded %r" % (key, told.get(key), state[key])
+    return ""
+
+
+# --- the program -----------------------------------------------------------------------------------
+
+def find(refs, repo, name):
+    """The loop that ID means: an exact id wins, else a contract_id."""
+    if "refs/loops/%s/ledger" % name in refs:
+        return name
+    if name.isdigit():
+        for ref, (oid, fault) in sorted(refs.items()):
+            if ref.endswith("/ledger") and oid and not fault:
+                roots = repo.git("rev-list", "--first-parent", "--max-parents=0", oid).stdout.decode().split()
+                if roots and int(roots[-1][:12], 16) == int(name):
+                    return ref.split("/")[2]
+    return None
+
+
+def verify_loop(repo, trust, now, refs, name):
+    """One loop: its refs, then its ledger."""
+    for kind in ("ledger", "head"):
+        oid, fault = refs.get("refs/loops/%s/%s" % (name, kind), (None, None))
+        need(fault is None, "refs/loops/%s/%s %s" % (name, kind, fault))
+    tip = refs["refs/loops/%s/ledger" % name][0]
+    ledger = Ledger(repo, trust, now, name, tip)
+    count = ledger.verify()
+    if ledger.terms["trust"]["allowed_signers"] != trust.text:
+        print("warning: %s: the contract was frozen with another allowed-signers file" % name, file=sys.stderr)
+    print("ok %s: %d records and %d decisions hold; ledger tip %s" % (name, count, ledger.decisions, tip))
+
+
+def other_refs(refs):
+    """Refs under refs/loops/ that are no loop's, or heads without a ledger."""
+    for ref, (_, fault) in sorted(refs.items()):
+        parts = ref.split("/")
+        if len(parts) != 4 or parts[3] not in ("ledger", "head") or not is_loop_id(parts[2]):
+            yield "%s is not the ref of a loop" % ref
+        elif fault:
+            yield "%s %s" % (ref, fault)
+
+
+def run(options):
+    repo = Repo(options.C)
+    trust = signatures.load_trust(repo, options.allowed_signers)
+    now = seconds(options.now) if options.now else int(time.time())
+    refs, bad = repo.loop_refs(), 0
+    names = options.ids
+    if options.all:
+        names = sorted({r.split("/")[2] for r in refs if r.endswith("/ledger") and len(r.split("/")) == 4 and
+                        is_loop_id(r.split("/")[2])})
+        for text in other_refs(refs):
+            print("bad: " + text, file=sys.stderr)
+            bad += 1
+    for given in names:
+        name = find(refs, repo, given)
+        if name is None:
+            print("there is no loop %s" % given, file=sys.stderr)
+            return 129
+        try:
+            verify_loop(repo, trust, now, refs, name)
+        except Bad as error:
+            print("bad: %s: %s" % (name, error), file=sys.stderr)
+            bad += 1
+    return 20 if bad else 0
+
+
+def main():
+    sys.setrecursionlimit(5000)
+    parser = argparse.ArgumentParser(description="Verify git-loop ledgers from the documentation alone.")
+    parser.add_argument("-C", default=".")
+    parser.add_argument("--allowed-signers")
+    parser.add_argument("--now")
+    parser.add_argument("--all", action="store_true")
+    parser.add_argument("ids", nargs="*", metavar="ID")
+    try:
+        options = parser.parse_args()
+    except SystemExit as end:
+        return 129 if end.code else 0
+    if bool(options.ids) == options.all:
+        parser.print_usage(sys.stderr)
+        return 129
+    try:
+        return run(options)
+    except Unfit as error:
+        print("unfit: %s" % error, file=sys.stderr)
+        return 30
+
+
+if __name__ == "__main__":
+    sys.exit(main())
