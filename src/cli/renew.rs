@@ -33,7 +33,7 @@ pub struct RenewArgs {
     /// Other terms; those of the old loop if left out.
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     file: Option<PathBuf>,
-    /// A limit, as in the table [limits] of loop.toml: iterations=20, cost_usd=5, duration=2h; tokens and unread_diffs may be `none`.
+    /// A limit, as in the table `[limits]` of loop.toml: iterations=20, cost_usd=5, duration=2h; tokens and unread_diffs may be `none`.
     #[arg(long = "limit", value_name = "KEY=VALUE")]
     limits: Vec<String>,
 }

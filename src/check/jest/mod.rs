@@ -2,7 +2,7 @@
 //!
 //! A test's id is `file::describe > test`. The report names files by their absolute paths, and every run has its own
 //! worktree: of a path that alone has its last name, only that name counts, and of several with the same name as many
-//! folders as tell them apart ([`paths`]). Tests of one title in one file are told apart by their order (`#2`, `#3`, …).
+//! folders as tell them apart (`paths`). Tests of one title in one file are told apart by their order (`#2`, `#3`, …).
 //!
 //! | status | outcome |
 //! | --- | --- |

@@ -8,7 +8,7 @@
 //! newline at the end of its last line: a description that is cut off, or a directive, looks like another one.
 //!
 //! Numbers may be left out or come in any order, and are distinct. node gives those tests that are files a number of another count:
-//! theirs are not looked at ([`line::is_script`]). A file that fails, in node's sense, is a process that ended badly, whatever its
+//! theirs are not looked at (`line::is_script`). A file that fails, in node's sense, is a process that ended badly, whatever its
 //! tests said: it stands for tests that may not have run, and makes the report incomplete.
 //!
 //! What is no TAP is ignored, as TAP wants it. A program that prints lines like these spoils the count, and one that prints the beginning of a
