@@ -25,3 +25,4 @@ mod review;
 mod second;
 mod streams;
 mod verify;
+mod waypoints;

@@ -25,9 +25,7 @@ pub struct Places {
 impl Places {
     /// Finds and makes the folders of loop `id`.
     pub fn open(repo: &Repo, host: &HostEnv, id: &LoopId, contract: &Contract) -> Result<Self> {
-        let configured = repo.config().loop_worktree_dir()?;
-        let cache = cache_home(host)?;
-        let worktrees = worktree_folder(repo.common_dir(), configured.as_deref(), &cache)?;
+        let worktrees = Self::folder(repo, host)?;
         let private = repo.common_dir().join("loops").join(id.as_str());
         fs::create_dir_all(&private).or_workspace(|| format!("{} cannot be made", private.display()))?;
         // Beside the worktrees: on the same file system, so that copies can share blocks.
@@ -39,6 +37,13 @@ impl Places {
         ));
         let warm = worktrees.join(format!("{id}-{}.warm", &layer[..16]));
         Ok(Self { worktrees, private, warm })
+    }
+
+    /// The folder of this repository's worktrees, for this user alone.
+    pub fn folder(repo: &Repo, host: &HostEnv) -> Result<PathBuf> {
+        let configured = repo.config().loop_worktree_dir()?;
+        let cache = cache_home(host)?;
+        Ok(worktree_folder(repo.common_dir(), configured.as_deref(), &cache)?)
     }
 
     /// Removes the worktrees of runners that have ended, and what else runners of loop `id` left: whoever calls this

@@ -17,7 +17,8 @@ use crate::ledger::receipt::Receipt;
 use crate::ledger::record::{Body, HaltBody, HaltedBy, Kind, ResumeBody, Role};
 use crate::ledger::state::Phase;
 use crate::ledger::trust::TrustRoot;
-use crate::ledger::verify::{Chain, verify_ledger};
+use crate::ledger::verify::{Chain, verify_ledger, verify_ledger_after};
+use crate::ledger::waypoint::{Waypoint, WaypointFile};
 use crate::oid::Oid;
 use crate::sandbox;
 use crate::worktree::{LinkedWorktree, Manifest, SealOptions};
@@ -95,7 +96,8 @@ impl<'a> Session<'a> {
     pub fn open(opening: Opening<'a>) -> Result<Self> {
         let Opening { repo, host, trust, author, id, interrupt, say, warn, keep_open } = opening;
         let lock = LoopLock::acquire(repo.common_dir(), &id, At::now().timestamp())?;
-        let chain = verified_chain(repo, &id, trust)?;
+        let waypoint = WaypointFile::new(&Places::folder(repo, host)?, &id, trust);
+        let chain = continued_chain(repo, &id, trust, &waypoint)?;
         for warning in &chain.warnings {
             warn(warning);
         }
@@ -416,11 +418,38 @@ pub(super) fn verified_tip(repo: &Repo, id: &LoopId, trust: &TrustRoot) -> Resul
 
 /// The verified ledger as it is on disk now.
 fn verified_chain(repo: &Repo, id: &LoopId, trust: &TrustRoot) -> Result<Chain> {
+    Ok(verify_ledger(repo, id, ledger_tip(repo, id)?, trust, At::now(), |_| {})?.into_inner())
+}
+
+/// The same, where what this user verified before need not be verified again.
+fn continued_chain(repo: &Repo, id: &LoopId, trust: &TrustRoot, file: &WaypointFile) -> Result<Chain> {
+    let tip = ledger_tip(repo, id)?;
+    let whole = || verify_ledger(repo, id, tip, trust, At::now(), |_| {});
+    // If it does not hold from there on, its first fault is what should be told.
+    let waypoint = file.read();
+    let known = waypoint.as_ref().map(Waypoint::tip);
+    let continued =
+        waypoint.and_then(|waypoint| verify_ledger_after(repo, id, tip, trust, At::now(), waypoint).ok());
+    let chain = match continued {
+        Some(chain) => {
+            debug_assert!(
+                whole().map_or(true, |whole| whole.agrees_with(&chain)),
+                "a waypoint changes nothing"
+            );
+            chain
+        }
+        None => whole()?,
+    };
+    if known != Some(chain.tip.id) {
+        file.write(&chain);
+    }
+    Ok(chain.into_inner())
+}
+
+fn ledger_tip(repo: &Repo, id: &LoopId) -> Result<gix::ObjectId> {
     let name = id.refs().ledger();
-    let tip = repo
-        .read_ref(name.as_ref())?
-        .ok_or_else(|| Error::usage(format!("there is no loop `{id}` in this repository")))?;
-    Ok(verify_ledger(repo, id, tip, trust, At::now(), |_| {})?.into_inner())
+    repo.read_ref(name.as_ref())?
+        .ok_or_else(|| Error::usage(format!("there is no loop `{id}` in this repository")))
 }
 
 /// The refusal to run a loop whose check runs elsewhere.

@@ -9,6 +9,7 @@
 //! | [`load`] | reading one record commit, unverified |
 //! | [`verify`] | the whole chain: signatures, positions, roles, fold and every decision again |
 //! | [`parent`] | what a renewed contract says of its parent, compared with the parent's ledger |
+//! | [`waypoint`] | up to where a ledger was verified before, for whoever appends to it |
 //! | [`glance`] | the two ends of a chain only, for lists |
 //! | [`observe`] and [`rederive`] | what a check showed; every verdict and decision again from the evidence |
 //! | [`trust`] | the trust root: who is known here, and which keys are revoked |
@@ -30,3 +31,4 @@ pub mod state;
 mod tests;
 pub mod trust;
 pub mod verify;
+pub mod waypoint;

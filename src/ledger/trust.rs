@@ -84,6 +84,11 @@ impl TrustRoot {
         Ok(Self { source, text, allowed, revoked })
     }
 
+    /// SHA-256, in hex, of everything that its answers depend on.
+    pub fn fingerprint(&self) -> String {
+        crate::canonical::sha256_of(&(&self.text, self.revoked.as_ref().map(Revocations::digest)))
+    }
+
     /// Whether `key` may sign as `principal` in git objects at `at`.
     pub fn check(&self, principal: &str, key: &PublicKey, at: At) -> std::result::Result<(), NotTrusted> {
         self.check_in(principal, key, at, GIT_NAMESPACE)

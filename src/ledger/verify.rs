@@ -1,8 +1,9 @@
 //! Verification of a whole ledger, offline: signatures, positions, roles, the fold and every decision again.
 
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 
 use gix::ObjectId;
+use serde::{Deserialize, Serialize};
 
 use super::fold::{self, FoldError};
 use super::load::{LoadError, Loaded, Unverified, contract_bytes, load, signed_commit};
@@ -12,6 +13,7 @@ use super::record::{Actor, Body, HaltedBy, Kind, Record, Role, Verdict};
 use super::rederive::{self, RederiveError};
 use super::state::State;
 use super::trust::{NotTrusted, TrustRoot};
+use super::waypoint::Waypoint;
 use crate::at::At;
 use crate::contract::{Class, Contract, ContractError, Guards};
 use crate::decide::Evidence;
@@ -77,6 +79,29 @@ pub struct Chain {
     pub decisions: u64,
     /// What a reader should know, although nothing is wrong.
     pub warnings: Vec<String>,
+    pub(super) parent_warnings: Vec<String>,
+    pub(super) seen: Seen,
+}
+
+impl Chain {
+    /// Whether two verifications of one ledger came to the same.
+    pub fn agrees_with(&self, other: &Self) -> bool {
+        let of = |chain: &Self| {
+            let Step { id, state, record, .. } = &chain.tip;
+            let counted = (chain.records, chain.decisions, chain.contract_record, chain.contract_blob);
+            (*id, state.clone(), record.clone(), counted, chain.seen.clone(), chain.warnings.clone())
+        };
+        of(self) == of(other)
+    }
+}
+
+/// What the records so far have used up or given: the part of a verification that is not in the state.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Seen {
+    /// The ids of environments; none is used twice.
+    pub environments: BTreeSet<String>,
+    /// The approving reviews since the last halt.
+    pub approvals: BTreeSet<Oid>,
 }
 
 /// Where and why a ledger does not verify.
@@ -213,9 +238,14 @@ pub fn may_sign(role: Role, record: &Record) -> bool {
 
 /// The ids of a ledger's records, the contract's first. Only parent links are read.
 pub fn record_ids(repo: &Repo, tip: ObjectId) -> Result<Vec<ObjectId>, LoadError> {
+    record_ids_after(repo, tip, None)
+}
+
+/// The same, from `after` on where it is one of them.
+fn record_ids_after(repo: &Repo, tip: ObjectId, after: Option<ObjectId>) -> Result<Vec<ObjectId>, LoadError> {
     let mut ids = vec![tip];
     let mut current = tip;
-    loop {
+    while Some(current) != after {
         let commit = signed_commit(repo, current)?;
         let Some(parent) = commit.commit.parents.first() else { break };
         current = *parent;
@@ -232,35 +262,70 @@ pub fn verify_ledger(
     tip: ObjectId,
     trust: &TrustRoot,
     now: At,
+    visit: impl FnMut(&Verified<Step>),
+) -> Result<Verified<Chain>, VerifyError> {
+    let fail = |error: LoadError| failed(id, format!("at {}", Oid(tip).short()), error.into());
+    let ids = record_ids(repo, tip).map_err(fail)?;
+    verify_records(repo, id, &ids, trust, now, None, visit)
+}
+
+/// The same, of the records after `waypoint` alone, if it is one of this ledger: what is before it was verified then, by the
+/// same trust root.
+pub fn verify_ledger_after(
+    repo: &Repo,
+    id: &LoopId,
+    tip: ObjectId,
+    trust: &TrustRoot,
+    now: At,
+    waypoint: Waypoint,
+) -> Result<Verified<Chain>, VerifyError> {
+    let fail = |error: LoadError| failed(id, format!("at {}", Oid(tip).short()), error.into());
+    let ids = record_ids_after(repo, tip, Some(waypoint.tip.0)).map_err(fail)?;
+    let waypoint = Some(waypoint).filter(|waypoint| ids.first() == Some(&waypoint.tip.0));
+    verify_records(repo, id, &ids, trust, now, waypoint, |_| {})
+}
+
+fn failed(id: &LoopId, position: String, reason: Reason) -> VerifyError {
+    VerifyError { loop_id: id.to_string(), position, reason: Box::new(reason) }
+}
+
+/// Verifies records that follow each other: from the contract's on, or, with a waypoint, from its record on, which is only read.
+fn verify_records(
+    repo: &Repo,
+    id: &LoopId,
+    ids: &[ObjectId],
+    trust: &TrustRoot,
+    now: At,
+    mut waypoint: Option<Waypoint>,
     mut visit: impl FnMut(&Verified<Step>),
 ) -> Result<Verified<Chain>, VerifyError> {
-    let fail = |position: String, reason: Reason| VerifyError {
-        loop_id: id.to_string(),
-        position,
-        reason: Box::new(reason),
-    };
-    let ids =
-        record_ids(repo, tip).map_err(|error| fail(format!("at {}", Oid(tip).short()), error.into()))?;
     let mut walk: Option<Walk<'_>> = None;
-    for (seq, record_id) in ids.iter().enumerate() {
+    let before = waypoint.as_ref().map_or(0, |waypoint| waypoint.records.saturating_sub(1));
+    for (seq, record_id) in (before..).zip(ids) {
         let position = |kind: Option<Kind>| match kind {
             Some(kind) => format!("{seq} ({}, {})", kind.as_str(), Oid(*record_id).short()),
             None => format!("{seq} ({})", Oid(*record_id).short()),
         };
-        let loaded = load(repo, *record_id).map_err(|error| fail(position(None), error.into()))?;
+        let loaded = load(repo, *record_id).map_err(|error| failed(id, position(None), error.into()))?;
         let kind = loaded.peek().record.kind;
-        let step = match &mut walk {
-            None => Walk::begin(repo, id, trust, now, loaded).map(|begun| {
-                let step = begun.tip.clone();
-                walk = Some(begun);
-                step
-            }),
-            Some(walk) => walk.next(loaded),
+        let step = match (&mut walk, waypoint.take()) {
+            (Some(walk), _) => walk.next(loaded),
+            (None, from) => {
+                let begun = match from {
+                    None => Walk::begin(repo, id, trust, now, loaded),
+                    Some(waypoint) => Walk::resume(repo, id, trust, now, loaded, waypoint),
+                };
+                begun.map(|begun| {
+                    let step = begun.tip.clone();
+                    walk = Some(begun);
+                    step
+                })
+            }
         };
-        visit(&Verified(step.map_err(|reason| fail(position(Some(kind)), reason))?));
+        visit(&Verified(step.map_err(|reason| failed(id, position(Some(kind)), reason))?));
     }
     let walk = walk.expect("a ledger has at least its tip");
-    let mut warnings = walk.warnings;
+    let mut warnings = walk.warnings.clone();
     if walk.contract.trust.allowed_signers != trust.text {
         warnings.push(format!(
             "the contract was frozen with another allowed-signers file than {}; yours was used",
@@ -272,10 +337,12 @@ pub fn verify_ledger(
         guards: walk.guards,
         contract_record: walk.contract_record,
         contract_blob: walk.contract_blob,
+        records: walk.tip.record.seq + 1,
         tip: walk.tip,
-        records: ids.len() as u64,
         decisions: walk.decisions,
         warnings,
+        parent_warnings: walk.warnings,
+        seen: walk.seen,
     }))
 }
 
@@ -290,8 +357,7 @@ struct Walk<'a> {
     contract_record: Oid,
     contract_blob: Oid,
     tip: Step,
-    environments: HashSet<String>,
-    approvals: HashSet<Oid>,
+    seen: Seen,
     decisions: u64,
     warnings: Vec<String>,
 }
@@ -347,10 +413,40 @@ impl<'a> Walk<'a> {
             },
             contract,
             guards,
-            environments: HashSet::new(),
-            approvals: HashSet::new(),
+            seen: Seen::default(),
             decisions: 0,
             warnings,
+        })
+    }
+
+    /// Goes on from a record that was verified before. That it is that record, its id says; so what it carries holds.
+    fn resume(
+        repo: &'a Repo,
+        id: &LoopId,
+        trust: &'a TrustRoot,
+        now: At,
+        loaded: Unverified<Loaded>,
+        waypoint: Waypoint,
+    ) -> Result<Self, Reason> {
+        let Loaded { id: tip, record, contract_blob, state, evidence, .. } = loaded.0;
+        let contract = Contract::from_bytes(&contract_bytes(repo, contract_blob).map_err(LoadError::from)?)?;
+        // A waypoint in the wrong place must not make another loop's ledger this one's.
+        position("loop", &record.loop_id, id.as_str())?;
+        position("seq", &record.seq.to_string(), &waypoint.records.saturating_sub(1).to_string())?;
+        let state = State::from_bytes(&state).map_err(|error| Reason::State(error.to_string()))?;
+        let guards = contract.guards(repo)?;
+        Ok(Self {
+            repo,
+            trust,
+            now,
+            contract_record: record.contract.unwrap_or(tip),
+            contract_blob,
+            tip: Step { id: tip, record, state, evidence, decided_by: None },
+            contract,
+            guards,
+            seen: waypoint.seen,
+            decisions: waypoint.decisions,
+            warnings: waypoint.warnings,
         })
     }
 
@@ -388,7 +484,7 @@ impl<'a> Walk<'a> {
                     expected: "16 hex digits".to_owned(),
                 });
             }
-            Body::Checkpoint(body) if !self.environments.insert(body.environment_id.clone()) => {
+            Body::Checkpoint(body) if !self.seen.environments.insert(body.environment_id.clone()) => {
                 return Err(Reason::Position {
                     field: "environment_id",
                     found: body.environment_id.clone(),
@@ -396,11 +492,11 @@ impl<'a> Walk<'a> {
                 });
             }
             Body::Review(body) if body.verdict == Verdict::Approve => {
-                self.approvals.insert(loaded.id);
+                self.seen.approvals.insert(loaded.id);
             }
             Body::Promotion(body)
                 if body.reviews.is_empty()
-                    || !body.reviews.iter().all(|review| self.approvals.contains(review)) =>
+                    || !body.reviews.iter().all(|review| self.seen.approvals.contains(review)) =>
             {
                 return Err(Reason::Position {
                     field: "reviews",
@@ -408,7 +504,7 @@ impl<'a> Walk<'a> {
                     expected: "approving reviews of this ledger".to_owned(),
                 });
             }
-            Body::Halt(_) => self.approvals.clear(),
+            Body::Halt(_) => self.seen.approvals.clear(),
             _ => {}
         }
         let context = rederive::Context {

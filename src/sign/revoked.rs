@@ -60,6 +60,7 @@ pub struct Revocations {
     blobs: HashSet<Vec<u8>>,
     sha1: HashSet<Vec<u8>>,
     sha256: HashSet<Vec<u8>>,
+    digest: String,
 }
 
 impl Revocations {
@@ -72,10 +73,17 @@ impl Revocations {
 
     /// Parses the content of a revocation file of either kind.
     pub fn parse(bytes: &[u8]) -> Result<Self, RevocationsError> {
-        match bytes.strip_prefix(KRL_MAGIC) {
-            Some(rest) => Self::parse_krl(rest),
-            None => Self::parse_list(bytes),
-        }
+        let mut revoked = match bytes.strip_prefix(KRL_MAGIC) {
+            Some(rest) => Self::parse_krl(rest)?,
+            None => Self::parse_list(bytes)?,
+        };
+        revoked.digest = crate::canonical::sha256_hex(bytes);
+        Ok(revoked)
+    }
+
+    /// SHA-256 of the file, in hex.
+    pub fn digest(&self) -> &str {
+        &self.digest
     }
 
     /// Is this key revoked?
