@@ -157,6 +157,16 @@ fn parse_hex(digits: &str) -> Option<u32> {
     if plain { u32::from_str_radix(digits, 16).ok() } else { None }
 }
 
+/// A word for a POSIX shell, in quotes where it needs them; what a terminal would act on is escaped.
+pub fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./~:=@+,".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        word.to_owned()
+    } else {
+        format!("'{}'", escape_line(word).replace('\'', "'\\''"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;

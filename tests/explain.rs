@@ -368,11 +368,11 @@ fn a_base_that_meets_the_target_and_a_promoted_loop_are_done() {
 
     let env = with_reviewer(HONEST);
     let json = explained(&env, 10, "review");
-    assert_eq!(next(&json), ["diff fix", "review fix --approve"]);
+    assert_eq!(next(&json), ["diff fix", "review fix --approve --key KEY"]);
     let key = env.key("ann");
     let key = key.to_str().unwrap();
     env.git_loop(&["review", "fix", "--approve", "--key", key]).expect_code(0);
-    assert_eq!(next(&explain(&env, "fix", "review")), ["promote fix"]);
+    assert_eq!(next(&explain(&env, "fix", "review")), ["promote fix --key KEY"]);
     env.git_loop(&["promote", "fix", "--key", key]).expect_code(0);
     let json = explain(&env, "fix", "done");
     let green = json["last_green_commit"].as_str().unwrap();

@@ -278,6 +278,22 @@ fn the_key_of_the_runner_is_kept_and_is_nobody_elses() {
 }
 
 #[test]
+fn a_repository_that_was_moved_is_told_where_its_key_is_now() {
+    let env = place();
+    cargo_project(&env);
+    env.git_loop(&["init", "--runner-key"]).expect_code(0);
+    fill_in(&env, "exit 1\n");
+    let moved = env.root().join("moved here");
+    fs::rename(env.repo(), &moved).unwrap();
+    let started = env.git_loop_in(&moved, &["start", "fix"]).expect_code(30);
+    let key = moved.join(".git/loops/keys/runner");
+    let hint = format!("git config loop.signingKey '{}'", key.display());
+    assert!(started.stderr.contains(&hint), "{started:?}");
+    env.git_in(&moved, &["config", "loop.signingKey", key.to_str().unwrap()]);
+    env.git_loop_in(&moved, &["start", "fix"]).expect_code(0);
+}
+
+#[test]
 fn where_the_trust_file_counts_is_said() {
     let env = place();
     cargo_project(&env);

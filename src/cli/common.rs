@@ -1,5 +1,7 @@
 //! What several commands need: the loop that an argument names, its verified ledger, the signer, the result object.
 
+use std::path::{Path, PathBuf};
+
 use gix::object::Kind as Object;
 use serde::Serialize;
 use serde_json::{Map, Value, json};
@@ -8,6 +10,7 @@ use super::Context;
 use crate::at::At;
 use crate::contract::Contract;
 use crate::error::{Error, Result, ResultExt};
+use crate::escape::shell_word;
 use crate::git::Repo;
 use crate::git::{LOOPS_PREFIX, LoopId, LoopRef, LoopRefKind};
 use crate::ledger::append::{Author, Tip};
@@ -216,11 +219,33 @@ impl Context {
                 (KeySpec::new(key, origin), repo.worktree_root().unwrap_or(&self.directory).to_path_buf())
             }
         };
+        let moved = moved_key(repo, &spec);
         let request = KeyRequest::from_environment(spec, base_dir);
-        let signer = Signer::open(&request)?;
+        let signer = Signer::open(&request).map_err(|error| {
+            let error = Error::from(error);
+            match moved {
+                Some(key) => error.hint(format!(
+                    "this repository was moved; its key is here now: git config loop.signingKey {}",
+                    shell_word(&key.display().to_string())
+                )),
+                None => error,
+            }
+        })?;
         signer.preflight()?;
         Ok(signer)
     }
+}
+
+/// The key that `git loop init --runner-key` made in this repository, if the one that is configured is what it was called before
+/// the repository was moved.
+fn moved_key(repo: &Repo, spec: &KeySpec) -> Option<PathBuf> {
+    let configured = Path::new(&spec.value);
+    if spec.origin != KeyOrigin::LoopConfig || configured.exists() {
+        return None;
+    }
+    let keys = configured.parent()?;
+    let ours = keys.ends_with("loops/keys").then(|| repo.common_dir().join("loops/keys"))?;
+    Some(ours.join(configured.file_name()?)).filter(|key| key.is_file())
 }
 
 /// Whether this is how an OpenPGP key is named: a key id, a fingerprint or an address.

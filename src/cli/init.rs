@@ -10,7 +10,7 @@ use super::ui::Reply;
 use crate::contract;
 use crate::contract::scaffold::{self, FILL_IN, Proposal};
 use crate::error::{Error, Result, ResultExt};
-use crate::escape::escape_line;
+use crate::escape::{escape_line, shell_word};
 use crate::git::Repo;
 use crate::ledger::trust::TRUST_PATH;
 use crate::setup;
@@ -218,8 +218,8 @@ fn next_steps(
     let mut step = |command: String, why: &str| steps.push((command, why.to_owned()));
     step(format!("edit {FILE}"), &format!("the lines with {FILL_IN}: {}", fill_in.join(", ")));
     for line in missing_elsewhere(place, missing) {
-        let file = quoted(&place.path().display().to_string());
-        step(format!("echo {} >> {file}", quoted(line)), "until then the key is not trusted here");
+        let file = shell_word(&place.path().display().to_string());
+        step(format!("echo {} >> {file}", shell_word(line)), "until then the key is not trusted here");
     }
     let commit = |paths: &str| format!("git add {paths} && git commit -m 'Terms of a loop'");
     let with_trust = format!("{FILE} .loops");
@@ -240,7 +240,7 @@ fn next_steps(
             }
             Trusted::NoBranch(branch) => {
                 step(commit(&with_trust), "");
-                let branch = branch.map_or_else(|| "BRANCH".to_owned(), |branch| quoted(&branch));
+                let branch = branch.map_or_else(|| "BRANCH".to_owned(), |branch| shell_word(&branch));
                 step(format!("git config loop.protectedBranch {branch}"), counts);
             }
         },
@@ -253,19 +253,9 @@ fn next_steps(
     step("git loop run fix".to_owned(), "until it halts");
     if let (Some(_), Some((_, key))) = (&people.runner, &people.user) {
         step(
-            format!("git loop review fix --approve --key {}", quoted(&key.value)),
+            format!("git loop review fix --approve --key {}", shell_word(&key.value)),
             "with your key, not the runner's",
         );
     }
     Ok(steps)
-}
-
-/// A word for a shell.
-fn quoted(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./~:=@+,".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        word.to_owned()
-    } else {
-        format!("'{}'", escape_line(word).replace('\'', "'\\''"))
-    }
 }

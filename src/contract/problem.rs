@@ -91,7 +91,7 @@ impl std::error::Error for LoopFileError {}
 impl From<LoopFileError> for Error {
     fn from(error: LoopFileError) -> Self {
         Self::usage(error.to_string())
-            .hint("docs/src/reference/loop-toml.md lists every key, its range and its default")
+            .hint("every key, its range and its default: the page loop-toml of the reference; an example for this project: git loop init")
     }
 }
 

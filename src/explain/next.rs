@@ -68,9 +68,9 @@ pub fn next_commands(situated: &Situated<'_>) -> Vec<String> {
         Verdict::Review => match state.halt_reason {
             Some(HaltReason::HumanRequired) => vec![format!("git loop run {id}")],
             Some(HaltReason::SuccessConditionMet) if state.approvals.is_empty() => {
-                vec![format!("git loop diff {id}"), format!("git loop review {id} --approve")]
+                vec![format!("git loop diff {id}"), format!("git loop review {id} --approve --key KEY")]
             }
-            Some(HaltReason::SuccessConditionMet) => vec![format!("git loop promote {id}")],
+            Some(HaltReason::SuccessConditionMet) => vec![format!("git loop promote {id} --key KEY")],
             Some(HaltReason::ComprehensionDebtExceeded) => vec![format!("git loop diff {id}"), renew],
             _ => vec![format!("git loop log {id}")],
         },
