@@ -72,6 +72,9 @@ fn walk(folder: &std::path::Path) -> Vec<std::path::PathBuf> {
                 let inside = walk(&path);
                 // The folder of the repository itself stays.
                 if inside.is_empty() && path.parent() != Some(folder) { vec![path] } else { inside }
+            } else if path.extension().is_some_and(|end| end == "verified") {
+                // Up to where the ledger was verified is no leftover.
+                Vec::new()
             } else {
                 vec![path]
             }
