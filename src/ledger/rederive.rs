@@ -8,16 +8,20 @@ use super::observe::{
 };
 use super::outside::{OutsideError, OutsideVerdict, Subject};
 use super::receipt::{
-    ChangesReceipt, CheckReceipt, CostBasis, GuardViolation, GuardsReceipt, NoReport, RECEIPT_SCHEMA,
-    Receipt, RunReceipt,
+    ChangesReceipt, CheckReceipt, CostBasis, GuardViolation, GuardsReceipt, HoldoutReceipt, NoReport,
+    RECEIPT_SCHEMA, Receipt, RunReceipt,
 };
 use super::record::{Body, EvidenceEntry, IterationBody, Record, Role};
 use super::state::State;
 use super::trust::{NotTrusted, TrustRoot};
 use crate::at::At;
 use crate::check::TestSets;
-use crate::contract::{CommandLine, Contract, Guards, NetworkTerms, PathSets};
-use crate::decide::{Evidence, decide, decides_without_check, remaining, reservation, target_met};
+use crate::contract::frozen::HoldoutTerms;
+use crate::contract::{CommandLine, Contract, Guards, NetworkTerms, PathSets, ReportFormat};
+use crate::decide::{
+    Evidence, HoldoutVerdict, decide, decides_without_check, remaining, reservation, target_met,
+    wants_holdout, wants_holdout_of_base,
+};
 use crate::escape::escape_path;
 use crate::git::{Bound, ObjectError, Repo, TreesInMemory};
 use crate::guard::tree::Mode;
@@ -123,6 +127,8 @@ pub fn rederive(
                 .metric
                 .is_some_and(|metric| target_met(context.contract, metric, observed.evidence.passing));
             same("target_met", &body.target_met, &met)?;
+            same("holdout", &body.holdout.is_some(), &wants_holdout_of_base(contract, met))?;
+            holdout_fits(contract, body.holdout.as_ref())?;
             kept_whole(context, &body.evidence)?;
             Ok(None)
         }
@@ -161,6 +167,7 @@ fn iteration(
         same("receipt.cost.usd", &receipt.cost.usd, &Some(MicroUsd::ZERO))?;
     }
     consistent(contract, receipt)?;
+    holdout_fits(contract, receipt.holdout.as_ref())?;
     for enforced in [&receipt.sandbox.worker, &receipt.sandbox.check].into_iter().flatten() {
         same("receipt.sandbox", &is_allowed(contract, enforced), &true)?;
     }
@@ -178,6 +185,7 @@ fn iteration(
         abandoned: receipt.abandoned.is_some(),
         hit_deadline: hit_deadline(receipt),
         tampered: receipt.guards.tampered.len(),
+        holdout: receipt.holdout.as_ref().map(|holdout| holdout.verdict),
         ..Evidence::default()
     };
     same("elapsed_seconds", &receipt.elapsed_seconds, &derived.elapsed_seconds)?;
@@ -208,6 +216,13 @@ fn iteration(
     } else if !derived.abandoned && !decides_without_check(contract, context.before, &derived) {
         return Err(RederiveError::NoEvidence("report"));
     }
+    // It is run exactly where the target is met. What somebody appended meanwhile may decide all the same.
+    let met = derived
+        .check
+        .as_ref()
+        .is_some_and(|check| check.metric.is_some_and(|metric| target_met(contract, metric, check.passing)));
+    let wanted = wants_holdout(contract, context.before, &derived);
+    same("holdout", &receipt.holdout.is_some(), &(wanted || (met && receipt.holdout.is_some())))?;
     let decision = decide(contract, context.before, &derived);
     kept_whole(context, &body.evidence)?;
     same("decision", &receipt.decision, &decision)?;
@@ -325,12 +340,55 @@ fn enforced_fits(
     same(field, &fits, &true)
 }
 
+/// Whether what is told of a holdout fits the contract and itself. What it said is the runner's word.
+fn holdout_fits(contract: &Contract, told: Option<&HoldoutReceipt>) -> Result<(), RederiveError> {
+    let Some(told) = told else { return Ok(()) };
+    let Some(terms) = &contract.holdout else {
+        return Err(RederiveError::Differs {
+            field: "holdout",
+            found: told.verdict.as_str().to_owned(),
+            expected: "none, as the contract has no holdout".to_owned(),
+        });
+    };
+    same("holdout.folder", &told.folder, &terms.tree)?;
+    same("holdout.run.command", &fits(&terms.command, &told.run.command), &true)?;
+    same("holdout.sandbox", &is_allowed(contract, &told.sandbox), &true)?;
+    let network = contract.sandbox.check_network;
+    enforced_fits("holdout.sandbox", Some(&told.sandbox), &told.run, network)?;
+    same("holdout.failing", &(told.failing.is_some() && terms.format == ReportFormat::None), &false)?;
+    same("holdout.problem", &told.problem.is_some(), &(told.verdict == HoldoutVerdict::NoVerdict))?;
+    same("holdout.verdict", &told.verdict, &verdict_of(terms, &told.run, told.failing))
+}
+
+/// What a holdout's end comes to, with the number of its tests that failed.
+pub fn verdict_of(terms: &HoldoutTerms, run: &RunReceipt, failing: Option<u64>) -> HoldoutVerdict {
+    let success = match run.exit_code {
+        Some(code) if run.ended == "itself" => code == i32::from(terms.success_exit_code),
+        _ => return HoldoutVerdict::NoVerdict,
+    };
+    match (terms.format, success, failing) {
+        (ReportFormat::None, true, _) | (_, true, Some(0)) => HoldoutVerdict::Passed,
+        // A shell's word for a program that is missing says nothing about the candidate.
+        (ReportFormat::None, false, _) if run.exit_code.is_some_and(|code| NO_PROGRAM.contains(&code)) => {
+            HoldoutVerdict::NoVerdict
+        }
+        (ReportFormat::None, false, _) => HoldoutVerdict::Failed,
+        (_, false, Some(failing)) if failing > 0 => HoldoutVerdict::Failed,
+        // No complete report, or one that the exit code contradicts.
+        _ => HoldoutVerdict::NoVerdict,
+    }
+}
+
+/// Exit codes of a shell that did not start what it was told to.
+pub const NO_PROGRAM: [i32; 2] = [126, 127];
+
 /// The exit code of a command that could not be started, as a shell gives it.
 pub const NOT_STARTED: i32 = 127;
 
-/// Whether the worker or the check ran into what was left of the loop's time.
+/// Whether the worker, the check or the holdout ran into what was left of the loop's time.
 pub fn hit_deadline(receipt: &Receipt) -> bool {
-    let runs = receipt.worker.as_ref().map(|worker| &worker.run).into_iter().chain(
+    let holdout = receipt.holdout.as_ref().map(|holdout| &holdout.run);
+    let runs = receipt.worker.as_ref().map(|worker| &worker.run).into_iter().chain(holdout).chain(
         receipt
             .check
             .iter()
