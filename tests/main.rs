@@ -4,6 +4,7 @@ mod support;
 
 mod attacks;
 mod bad_input;
+mod cheats;
 mod decisions;
 mod docs;
 mod explain;
@@ -12,6 +13,7 @@ mod demo;
 mod findings;
 mod formats;
 mod gate;
+mod holdout;
 mod hostile;
 mod init;
 mod interrupt;

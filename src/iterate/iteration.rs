@@ -92,8 +92,10 @@ impl Draft {
 }
 
 impl Draft {
-    /// Takes back what was seen of the check and the holdout: an iteration that is abandoned has neither.
+    /// Takes back what was seen of the check and the holdout: an iteration that is abandoned has neither, nor a file that a verdict
+    /// would rest on.
     fn forget_check(&mut self) {
+        self.evidence.retain(|file| file.name.starts_with("worker.") || file.name == "context.md");
         (self.check, self.facts.check) = (None, None);
         (self.holdout, self.facts.holdout) = (None, None);
     }

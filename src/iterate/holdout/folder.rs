@@ -277,6 +277,7 @@ mod tests {
         for format in ["sha1", "sha256"] {
             let repo = TestRepo::with(&[&format!("--object-format={format}")]);
             fill(repo.path());
+            repo.git(["add", "-A"]);
             let commit = repo.commit("all of it");
             let tree = repo.git(["rev-parse", &format!("{commit}^{{tree}}")]);
             let copy = tempfile::tempdir().unwrap();
