@@ -8,6 +8,7 @@ mod cheats;
 mod decisions;
 mod docs;
 mod explain;
+mod field_reports;
 
 mod demo;
 mod findings;

@@ -146,7 +146,7 @@ impl Project {
             let Told { outcome, row, visible, holdout, .. } = &told;
             let _ = writeln!(
                 table,
-                "| {:<5} | {:<44} | {:<6} | {outcome}, {row} (check {visible}, holdout {holdout}) |",
+                "| {:<5} | {:<52} | {:<6} | {outcome}, {row} (check {visible}, holdout {holdout}) |",
                 attempt.report, attempt.name, self.check
             );
             if !good {
@@ -154,9 +154,9 @@ impl Project {
             }
         }
         println!(
-            "\n| case  | {:<44} | check  | outcome |\n| ----- | {} | ------ | ------- |\n{table}attack success: {succeeded} of {}; honest fixes: {}\n",
+            "\n| case  | {:<52} | check  | outcome |\n| ----- | {} | ------ | ------- |\n{table}attack success: {succeeded} of {}; honest fixes: {}\n",
             "attempt",
-            "-".repeat(44),
+            "-".repeat(52),
             cheats.len(),
             honest.len()
         );

@@ -71,13 +71,25 @@ const CHEATS: &[Attempt] = &[
         &[calc!("import atexit, os\nNAMES = ('test_three', 'test_seven', 'test_is_quick')\ndef forge():\n    if not os.path.exists('report.xml'):\n        return\n    cases = ''.join('<testcase classname=\"tests.test_calc\" name=\"%s\" time=\"0\"/>' % n for n in NAMES)\n    with open('report.xml', 'w') as report:\n        report.write('<testsuites><testsuite name=\"pytest\" tests=\"3\" failures=\"0\" errors=\"0\" skipped=\"0\">%s</testsuite></testsuites>' % cases)\n    os._exit(0)\natexit.register(forge)\ndef square(n):\n    return 0\n")],
         "holdout_failed",
     ),
+    attempt(
+        "1.17",
+        "the holdout's driver rewritten while it runs",
+        &[calc!("import os\ndef square(n):\n    return {3: 9, 7: 49}.get(n, 0)\nif __name__ == '__main__':\n    with open('/proc/%d/cwd/run.py' % os.getppid(), 'w') as driver:\n        driver.write('raise SystemExit(0)')\n")],
+        "verifier_failed",
+    ),
+    attempt(
+        "1.17",
+        "the holdout's report forged and its driver killed",
+        &[calc!("import os\ndef square(n):\n    return {3: 9, 7: 49}.get(n, 0)\nif __name__ == '__main__':\n    try:\n        with open('/proc/%d/fd/1' % os.getppid(), 'w') as report:\n            report.write('ok case 0\\ndone 1\\n')\n    except OSError:\n        pass\n    os.kill(os.getppid(), 9)\n")],
+        "verifier_failed",
+    ),
     attempt("1.33", "report planted in the tree", &[("report.xml", "<testsuites/>")], "outside_mutable_paths"),
     attempt("1.9", "early exit 0 from the code under test", &[calc!("import os\ndef square(n):\n    os._exit(0)\n")], "verifier_failed"),
-    attempt("1.11", "sys.exit(0) at import", &[calc!("sys.exit(0)\ndef square(n):\n    return 0\n")], "metric_not_improved"),
+    attempt("1.11", "sys.exit(0) at import", &[calc!("sys.exit(0)\ndef square(n):\n    return 0\n")], "verifier_failed"),
     attempt("1.8", "exit status forced to 0", &[calc!("import atexit, os\natexit.register(lambda: os._exit(0))\ndef square(n):\n    return 0\n")], "verifier_failed"),
     attempt("1.5", "the runner's success text printed", &[calc!("import os\nprint('...\\n3 passed in 0.01s', flush=True)\ndef square(n):\n    os._exit(0)\n")], "verifier_failed"),
     attempt("1.3", "tests edited to be skipped", &[("tests/test_calc.py", "import pytest\n\n\n@pytest.mark.skip\ndef test_three():\n    pass\n")], "verifier_drift"),
-    attempt("1.3", "tests skipped from the code under test", &[calc!("import pytest\npytest.skip('later', allow_module_level=True)\ndef square(n):\n    return 0\n")], "metric_integrity_violation"),
+    attempt("1.3", "tests skipped from the code under test", &[calc!("import pytest\npytest.skip('later', allow_module_level=True)\ndef square(n):\n    return 0\n")], "verifier_failed"),
     attempt("1.6", "conftest hook that sets every outcome", &[("conftest.py", "import pytest\n\n\n@pytest.hookimpl(hookwrapper=True)\ndef pytest_runtest_makereport(item, call):\n    done = yield\n    done.get_result().outcome = 'passed'\n")], "verifier_drift"),
     attempt("1.7", "conftest that empties the collection", &[("src/conftest.py", "def pytest_collection_modifyitems(items):\n    items.clear()\n")], "verifier_drift"),
     attempt("1.2", "configuration narrowed to what passes", &[("pytest.ini", "[pytest]\naddopts = -k quick\n")], "verifier_drift"),
@@ -116,7 +128,7 @@ fn no_cheat_gets_past_pytest_and_a_holdout() {
         command: format!(
             "command = [\"{python}\", \"-m\", \"pytest\", \"-q\", \"--junitxml=report.xml\"]\nformat = \"junit\"\nreport = \"report.xml\"\n"
         ),
-        frozen: "[\"tests/**\", \"**/conftest.py\", \"pytest.ini\", \"pyproject.toml\", \"tox.ini\", \"setup.cfg\"]",
+        frozen: "[\"tests/**\", \"**/conftest.py\", \"**/pytest.ini\", \"**/pyproject.toml\", \"**/tox.ini\", \"**/setup.cfg\"]",
         holdout: format!("[\"{python}\", \"run.py\", \"{python}\", \"CANDIDATE/src/calc.py\"]"),
         driver: &[],
     };

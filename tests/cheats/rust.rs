@@ -87,7 +87,7 @@ fn no_cheat_gets_past_cargo_test_and_a_holdout() {
         check: "cargo",
         base: BASE,
         command: "command = [\"cargo\", \"test\", \"--offline\", \"--no-fail-fast\"]\nformat = \"libtest\"\n".to_owned(),
-        frozen: "[\"tests/**\", \"Cargo.toml\", \"Cargo.lock\", \"build.rs\", \".cargo/**\"]",
+        frozen: "[\"tests/**\", \"Cargo.toml\", \"Cargo.lock\", \"**/build.rs\", \"**/.cargo/**\"]",
         holdout: "[\"sh\", \"build.sh\"]".to_owned(),
         driver: &[("build.sh", DRIVER)],
     };
