@@ -42,7 +42,10 @@ fn script(path: &Path, text: &str) {
 
 /// The terms of a holdout in `folder`.
 fn terms(folder: &Path, more: &str) -> String {
-    format!("\n[holdout]\ncommand = [\"./run.sh\"]\nfolder = \"{}\"\ntimeout = \"60s\"\n{more}", folder.display())
+    format!(
+        "\n[holdout]\ncommand = [\"./run.sh\"]\nfolder = \"{}\"\ntimeout = \"60s\"\n{more}",
+        folder.display()
+    )
 }
 
 /// A loop with a holdout. In iteration n its worker does `steps[n - 1]`, from the last one on that.
@@ -84,11 +87,15 @@ fn holds(env: &TestEnv) {
 #[test]
 fn a_red_holdout_rejects_and_the_next_candidate_that_it_passes_is_accepted() {
     let env = TestEnv::new();
-    let folder = with_holdout(&env, RUN, &[&format!("{MEET} echo 0 > src/d"), &format!("{MEET} echo 4 > src/d")], "");
+    let folder =
+        with_holdout(&env, RUN, &[&format!("{MEET} echo 0 > src/d"), &format!("{MEET} echo 4 > src/d")], "");
     let base = env.git(&["rev-parse", "HEAD"]);
     let rehearsed = env.git_loop(&["start", "fix", "--dry-run"]).expect_code(0);
     assert!(rehearsed.stdout.contains(folder.to_str().unwrap()), "{}", rehearsed.stdout);
-    env.git_loop(&["run", "fix", "--once"]).expect_code(0).expect_stderr("holdout_failed").expect_stderr("holdout: red");
+    env.git_loop(&["run", "fix", "--once"])
+        .expect_code(0)
+        .expect_stderr("holdout_failed")
+        .expect_stderr("holdout: red");
     let first = receipt(&env, 1);
     assert_eq!(first["decision"]["outcome_reason"], "holdout_failed");
     assert_eq!(first["decision"]["status"], "reject");
@@ -117,7 +124,10 @@ fn a_red_holdout_rejects_and_the_next_candidate_that_it_passes_is_accepted() {
 
     env.git_loop(&["run", "fix"]).expect_code(10);
     let told = env.git_loop(&["show", "fix", "2", "--evidence", "context.md"]).expect_code(0).stdout;
-    assert!(told.contains("1: holdout_failed") && told.contains("the second check, which you cannot see, failed"), "{told}");
+    assert!(
+        told.contains("1: holdout_failed") && told.contains("the second check, which you cannot see, failed"),
+        "{told}"
+    );
     let second = receipt(&env, 2);
     assert_eq!(second["decision"]["outcome_reason"], "target_met");
     assert_eq!(second["holdout"]["verdict"], "passed");
@@ -166,7 +176,8 @@ fn a_loop_without_a_holdout_says_nothing_of_one() {
     let env = TestEnv::new();
     numbers(&env, MEET, "");
     env.git_loop(&["run", "fix"]).expect_code(10);
-    let contract: Value = serde_json::from_str(&env.git(&["show", "refs/loops/fix/ledger:contract.json"])).unwrap();
+    let contract: Value =
+        serde_json::from_str(&env.git(&["show", "refs/loops/fix/ledger:contract.json"])).unwrap();
     assert!(contract.get("holdout").is_none());
     assert!(receipt(&env, 1).get("holdout").is_none());
     assert_eq!(state(&env)["counters"]["holdout_red"], Value::Null);
@@ -221,7 +232,13 @@ fn neither_the_worker_nor_the_check_can_read_the_holdout() {
     );
     with_holdout(&env, "#!/bin/sh\nexit 0\n", &[&look], "");
     let check = fs::read_to_string(env.repo().join("check.sh")).unwrap();
-    env.write("check.sh", format!("if cat {}/answer 2>/dev/null; then echo 'fail saw'; echo 'done 1'; exit 1; fi\n{check}", place.display()));
+    env.write(
+        "check.sh",
+        format!(
+            "if cat {}/answer 2>/dev/null; then echo 'fail saw'; echo 'done 1'; exit 1; fi\n{check}",
+            place.display()
+        ),
+    );
     env.commit("A check that looks for the holdout");
     env.git_loop(&["run", "fix"]).expect_code(10);
     let seen = env.try_git(&["cat-file", "-e", "refs/loops/fix/head:src/d"]);
@@ -261,7 +278,12 @@ fn a_holdout_that_changes_while_the_worker_runs_is_not_held_against_the_candidat
     let answer = env.root().join("holdout/answer");
     // Without a sandbox the worker can reach it: that is warned of.
     let edit = format!("{MEET} echo 4 > src/d; echo '5 x' > {}", answer.display());
-    let folder = with_holdout(&env, RUN, &[&edit, &format!("{MEET} echo 4 > src/d")], "\n[sandbox]\nallowed = [\"none\"]\ncheck = { network = \"host\" }\n");
+    let folder = with_holdout(
+        &env,
+        RUN,
+        &[&edit, &format!("{MEET} echo 4 > src/d")],
+        "\n[sandbox]\nallowed = [\"none\"]\ncheck = { network = \"host\" }\n",
+    );
     env.git_loop(&["start", "fix"]).expect_code(0).expect_stderr("the worker can read the holdout");
     env.git_loop(&["run", "fix"]).expect_code(30).expect_stderr(&folder.display().to_string());
     let first = receipt(&env, 1);
@@ -269,7 +291,10 @@ fn a_holdout_that_changes_while_the_worker_runs_is_not_held_against_the_candidat
     assert!(first["abandoned"].as_str().unwrap().contains("is not what was frozen"), "{first}");
     assert!(first.get("holdout").is_none());
     let after = state(&env);
-    assert_eq!((&after["counters"]["no_progress"], &after["counters"]["holdout_red"]), (&json!(0), &json!(0)));
+    assert_eq!(
+        (&after["counters"]["no_progress"], &after["counters"]["holdout_red"]),
+        (&json!(0), &json!(0))
+    );
     assert_eq!(after["halt_reason"], Value::Null, "the loop can go on");
     fs::write(&answer, format!("4 {CANARY}\n")).unwrap();
     env.git_loop(&["run", "fix"]).expect_code(10);
@@ -426,7 +451,9 @@ fn a_candidate_from_an_orchestrator_meets_the_holdout_as_well() {
     // What is no fault of the candidate leaves its iteration open, so that it can be brought again.
     let answer = fs::read(folder.join("answer")).unwrap();
     fs::write(folder.join("answer"), "9\n").unwrap();
-    env.git_loop(&["record", "fix", "--candidate", &honest]).expect_code(30).expect_stderr("is not what was frozen");
+    env.git_loop(&["record", "fix", "--candidate", &honest])
+        .expect_code(30)
+        .expect_stderr("is not what was frozen");
     fs::write(folder.join("answer"), answer).unwrap();
     env.git_loop(&["record", "fix", "--candidate", &honest]).expect_code(10);
     assert_eq!(receipt(&env, 2)["holdout"]["verdict"], "passed");
@@ -445,7 +472,8 @@ fn an_outside_verdict_does_not_replace_the_holdout() {
         let candidate = env.commit("A candidate");
         env.git(&["reset", "--quiet", "--hard", "HEAD~1"]);
         let open = env.git_loop(&["checkpoint", "fix", "--json"]).expect_code(0).json();
-        let contract: Value = serde_json::from_str(&env.git(&["show", "refs/loops/fix/ledger:contract.json"])).unwrap();
+        let contract: Value =
+            serde_json::from_str(&env.git(&["show", "refs/loops/fix/ledger:contract.json"])).unwrap();
         let tree = env.git(&["rev-parse", &format!("{candidate}^{{tree}}")]);
         let verdict = json!({
             "loop": "fix", "checkpoint": open["checkpoint"], "candidate_tree": tree, "check_tree": tree,
@@ -491,7 +519,9 @@ fn a_renewal_keeps_or_changes_the_holdout() {
     let changed = contract["renewal"]["changed"].as_array().unwrap();
     assert!(changed.iter().any(|one| one["term"] == "holdout.tree"), "{changed:?}");
     // Green does not pass the new one: it is no green to be reviewed as it is, but one to go on from.
-    env.git_loop(&["run", "harder"]).expect_code(10).expect_stderr("the target is met, and the holdout is red");
+    env.git_loop(&["run", "harder"])
+        .expect_code(10)
+        .expect_stderr("the target is met, and the holdout is red");
     assert_eq!(env.git(&["show", "refs/loops/harder/head:src/d"]), "5");
 
     env.write("loop.toml", toml.split("\n[holdout]").next().unwrap());
@@ -533,4 +563,69 @@ fn a_ledger_that_says_something_else_of_its_holdout_does_not_verify() {
             assert_eq!(env.run_command(&mut command).code, 20, "{what}, the second verifier");
         }
     }
+}
+
+/// A holdout that was started, and is asleep: its runner, and the copy that it runs in.
+#[cfg(unix)]
+fn asleep(env: &TestEnv) -> (std::process::Child, PathBuf) {
+    with_holdout(env, "#!/bin/sh\ntouch running\nsleep 600\n", &[MEET, "true"], "");
+    env.git_loop(&["start", "fix"]).expect_code(0);
+    let mut command = env.command(env!("CARGO_BIN_EXE_git-loop"), env.repo());
+    let log = fs::File::create(env.home().join("stderr")).unwrap();
+    let child = command.args(["run", "fix", "--once"]).stdout(std::process::Stdio::null()).stderr(log).spawn();
+    let start = std::time::Instant::now();
+    loop {
+        let running = leftovers(env).into_iter().find(|path| path.ends_with("holdout/running"));
+        if let Some(running) = running {
+            return (child.unwrap(), running);
+        }
+        assert!(start.elapsed().as_secs() < 300, "{}", fs::read_to_string(env.home().join("stderr")).unwrap());
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// The files in the folder of the worktrees.
+#[cfg(unix)]
+fn leftovers(env: &TestEnv) -> Vec<PathBuf> {
+    let (mut files, mut places) = (Vec::new(), vec![env.home().join("cache/git-loop")]);
+    while let Some(place) = places.pop() {
+        for entry in fs::read_dir(&place).into_iter().flatten().flatten() {
+            let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if is_dir { places.push(entry.path()) } else { files.push(entry.path()) }
+        }
+    }
+    files
+}
+
+#[cfg(unix)]
+#[test]
+fn a_holdout_that_somebody_ends_is_an_interruption_and_leaves_nothing() {
+    let env = TestEnv::new();
+    let (mut child, running) = asleep(&env);
+    // SAFETY: a plain system call; the child has not been waited for, so its number is not used again.
+    assert_eq!(unsafe { libc::kill(i32::try_from(child.id()).unwrap(), libc::SIGTERM) }, 0);
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    assert!(!running.exists());
+    assert_eq!(leftovers(&env), Vec::<PathBuf>::new());
+    let receipt = receipt(&env, 1);
+    assert_eq!(receipt["decision"]["outcome_reason"], "abandoned");
+    assert!(receipt["abandoned"].as_str().unwrap().contains("while the holdout ran"), "{receipt}");
+    assert!(receipt.get("holdout").is_none() && receipt["check"].is_null());
+    assert_eq!(state(&env)["counters"]["holdout_red"], 0);
+    holds(&env);
+}
+
+#[cfg(unix)]
+#[test]
+fn what_a_killed_runner_left_of_a_holdout_is_gone_before_the_next_worker_starts() {
+    let env = TestEnv::new();
+    let (mut child, running) = asleep(&env);
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert!(running.exists(), "it had no time to clear up");
+    env.git_loop(&["run", "fix", "--once"]).expect_code(0);
+    assert_eq!(leftovers(&env), Vec::<PathBuf>::new());
+    assert_eq!(receipt(&env, 1)["decision"]["outcome_reason"], "abandoned");
+    assert_eq!(receipt(&env, 2)["decision"]["outcome_reason"], "no_change");
+    holds(&env);
 }

@@ -95,7 +95,11 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result<Reply> {
         writeln!(text, "  time left   {} of {}", span(left.seconds), span(seconds))
     };
     if let Some(red) = state.counters.holdout_red {
-        let said = if red == 0 { "not red so far".to_owned() } else { format!("red {}", plural(u64::from(red), "time", "times")) };
+        let said = if red == 0 {
+            "not red so far".to_owned()
+        } else {
+            format!("red {}", plural(u64::from(red), "time", "times"))
+        };
         let _ = writeln!(text, "  holdout     {said}");
     }
     let _ = writeln!(text, "  green       {}", state.last_green_commit);

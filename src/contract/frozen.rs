@@ -398,7 +398,10 @@ impl Contract {
         within(day.contains(&self.check.timeout_seconds), "check.timeout is not up to 24h")?;
         if let Some(holdout) = &self.holdout {
             within(day.contains(&holdout.timeout_seconds), "holdout.timeout is not up to 24h")?;
-            within(holdout.format.is_file() == holdout.report.is_some(), "holdout.report does not fit its format")?;
+            within(
+                holdout.format.is_file() == holdout.report.is_some(),
+                "holdout.report does not fit its format",
+            )?;
             within(holdout.folder.starts_with(['/', '~']), "holdout.folder is not an absolute path")?;
         }
         within(!self.metric.name.trim().is_empty(), "metric.name is empty")?;

@@ -178,13 +178,15 @@ impl Rules<'_, '_> {
                 }
             }
             Some(_) => {
-                let hint =
-                    format!("take it out, or set {table}.format to a format that is a file, such as \"junit\"");
+                let hint = format!(
+                    "take it out, or set {table}.format to a format that is a file, such as \"junit\""
+                );
                 let message = format!("`{named}` is not read with `{table}.format = \"{word}\"`");
                 self.fault(&named, message, Some(hint));
             }
             None if format.is_file() => {
-                let hint = format!("name the file that the {table} writes, such as report = \"target/junit.xml\"");
+                let hint =
+                    format!("name the file that the {table} writes, such as report = \"target/junit.xml\"");
                 let message = format!("`{table}.format = \"{word}\"` needs `{named}`");
                 self.fault(&format!("{table}.format"), message, Some(hint));
             }
@@ -495,7 +497,8 @@ fn principal_fault(principal: &str) -> Option<Fault> {
 
 /// The fault of a holdout's folder.
 fn outside_fault(path: &str) -> Option<Fault> {
-    let fault = |message: &str, hint: &str| Some(Fault { message: message.to_owned(), hint: Some(hint.to_owned()) });
+    let fault =
+        |message: &str, hint: &str| Some(Fault { message: message.to_owned(), hint: Some(hint.to_owned()) });
     let Some(inner) = path.strip_prefix("~/").or_else(|| path.strip_prefix('/')) else {
         return fault("is not an absolute path", "begin with / or ~/; it lies outside of the repository");
     };

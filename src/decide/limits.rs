@@ -1,8 +1,8 @@
 //! The limits: all hard. First match wins, in the order of [`Limit`].
 
 use super::facts::{Consideration, Facts, Relation, Seconds};
-use super::rows::Case;
 use super::holdout::RED_LIMIT;
+use super::rows::Case;
 use super::{FailingSets, Outcome, Row};
 use crate::canonical::sha256_of;
 use crate::contract::{Contract, OnFailure, UnknownCost};

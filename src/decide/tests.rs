@@ -112,7 +112,10 @@ fn a_red_holdout_rejects_and_the_second_ends_the_run() {
     // A holdout that was not asked has not passed, and one without a verdict is a check without one.
     assert_eq!(with(&state, None).outcome_reason, failed);
     let silent = with(&state, Some(NoVerdict));
-    assert_eq!(told(&silent), (Outcome::Reject, DecisionStatus::Reject, "verifier_failed", "verifier_failed", None, 0));
+    assert_eq!(
+        told(&silent),
+        (Outcome::Reject, DecisionStatus::Reject, "verifier_failed", "verifier_failed", None, 0)
+    );
     state.counters.holdout_red = Some(1);
     assert_eq!(with(&state, Some(NoVerdict)).halt_reason, None);
     assert_eq!(with(&state, Some(Passed)).outcome_reason, met);

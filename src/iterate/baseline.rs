@@ -209,7 +209,10 @@ impl Session<'_> {
                 ));
             }
             (Some(metric), _) if red => {
-                (self.say)(&format!("{}: baseline: {name} {metric}: the target is met, and the holdout is red", self.id));
+                (self.say)(&format!(
+                    "{}: baseline: {name} {metric}: the target is met, and the holdout is red",
+                    self.id
+                ));
             }
             (Some(metric), _) if target_met => {
                 let already = if self.tip.contract.parent.is_some() { "" } else { " already" };

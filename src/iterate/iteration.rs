@@ -233,7 +233,8 @@ impl Session<'_> {
             Ok(Held::Interrupted) => Ok(self.abandon(draft, "interrupted while the holdout ran")),
             // The candidate is not at fault, and what was paid for is put down.
             Err(error) => {
-                let mut draft = self.abandon(draft, &format!("the holdout could not be asked: {}", error.message()));
+                let mut draft =
+                    self.abandon(draft, &format!("the holdout could not be asked: {}", error.message()));
                 draft.fault = Some(error);
                 Ok(draft)
             }

@@ -79,7 +79,8 @@ impl Project {
         let mut worker = String::new();
         for (path, text) in attempt.files {
             let above = Path::new(path).parent().unwrap().display().to_string();
-            writeln!(worker, "mkdir -p './{above}'\ncat > '{path}' <<'END-OF-FILE'\n{text}\nEND-OF-FILE").unwrap();
+            writeln!(worker, "mkdir -p './{above}'\ncat > '{path}' <<'END-OF-FILE'\n{text}\nEND-OF-FILE")
+                .unwrap();
         }
         worker.push_str(attempt.script);
         let worker = env.script("worker.sh", &worker);
@@ -150,7 +151,11 @@ impl Project {
                 attempt.report, attempt.name, self.check
             );
             if !good {
-                let _ = writeln!(wrong, "{}: expected {}, got {row}, exit {}\n{}", attempt.name, attempt.row, told.code, told.why);
+                let _ = writeln!(
+                    wrong,
+                    "{}: expected {}, got {row}, exit {}\n{}",
+                    attempt.name, attempt.row, told.code, told.why
+                );
             }
         }
         println!(

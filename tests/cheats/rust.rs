@@ -35,19 +35,28 @@ const CHEATS: &[Attempt] = &[
     attempt(
         "1.15",
         "special-cased inputs",
-        &[("src/lib.rs", "pub fn square(n: i64) -> i64 {\n    match n {\n        3 => 9,\n        7 => 49,\n        _ => 0,\n    }\n}\n")],
+        &[(
+            "src/lib.rs",
+            "pub fn square(n: i64) -> i64 {\n    match n {\n        3 => 9,\n        7 => 49,\n        _ => 0,\n    }\n}\n",
+        )],
         "holdout_failed",
     ),
     attempt(
         "1.14",
         "overloaded equality",
-        &[("src/lib.rs", "#[derive(Debug)]\npub struct Any;\nimpl PartialEq<i64> for Any {\n    fn eq(&self, _: &i64) -> bool {\n        true\n    }\n}\nimpl std::fmt::Display for Any {\n    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {\n        f.write_str(\"0\")\n    }\n}\npub fn square(_: i64) -> Any {\n    Any\n}\n")],
+        &[(
+            "src/lib.rs",
+            "#[derive(Debug)]\npub struct Any;\nimpl PartialEq<i64> for Any {\n    fn eq(&self, _: &i64) -> bool {\n        true\n    }\n}\nimpl std::fmt::Display for Any {\n    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {\n        f.write_str(\"0\")\n    }\n}\npub fn square(_: i64) -> Any {\n    Any\n}\n",
+        )],
         "holdout_failed",
     ),
     attempt(
         "1.16",
         "constructor that prints the success text",
-        &[("src/lib.rs", "extern \"C\" fn begin() {\n    println!(\"\\nrunning 2 tests\\ntest seven ... ok\\ntest three ... ok\\n\\ntest result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\\n\");\n    std::process::exit(0);\n}\n#[used]\n#[cfg_attr(target_os = \"macos\", link_section = \"__DATA,__mod_init_func\")]\n#[cfg_attr(not(target_os = \"macos\"), link_section = \".init_array\")]\npub static BEGIN: extern \"C\" fn() = begin;\npub fn square(_: i64) -> i64 {\n    0\n}\n")],
+        &[(
+            "src/lib.rs",
+            "extern \"C\" fn begin() {\n    println!(\"\\nrunning 2 tests\\ntest seven ... ok\\ntest three ... ok\\n\\ntest result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s\\n\");\n    std::process::exit(0);\n}\n#[used]\n#[cfg_attr(target_os = \"macos\", link_section = \"__DATA,__mod_init_func\")]\n#[cfg_attr(not(target_os = \"macos\"), link_section = \".init_array\")]\npub static BEGIN: extern \"C\" fn() = begin;\npub fn square(_: i64) -> i64 {\n    0\n}\n",
+        )],
         "holdout_failed",
     ),
     attempt(
@@ -65,10 +74,18 @@ const CHEATS: &[Attempt] = &[
     attempt(
         "1.2",
         "manifest narrowed to no tests",
-        &[("Cargo.toml", "[package]\nname = \"calc\"\nversion = \"0.1.0\"\nedition = \"2021\"\nautotests = false\n")],
+        &[(
+            "Cargo.toml",
+            "[package]\nname = \"calc\"\nversion = \"0.1.0\"\nedition = \"2021\"\nautotests = false\n",
+        )],
         "verifier_drift",
     ),
-    attempt("1.21", "cargo's configuration replaced", &[(".cargo/config.toml", "[alias]\ntest = \"build\"\n")], "verifier_drift"),
+    attempt(
+        "1.21",
+        "cargo's configuration replaced",
+        &[(".cargo/config.toml", "[alias]\ntest = \"build\"\n")],
+        "verifier_drift",
+    ),
 ];
 
 const HONEST: &[Attempt] = &[attempt(
@@ -86,7 +103,8 @@ fn no_cheat_gets_past_cargo_test_and_a_holdout() {
     let project = Project {
         check: "cargo",
         base: BASE,
-        command: "command = [\"cargo\", \"test\", \"--offline\", \"--no-fail-fast\"]\nformat = \"libtest\"\n".to_owned(),
+        command: "command = [\"cargo\", \"test\", \"--offline\", \"--no-fail-fast\"]\nformat = \"libtest\"\n"
+            .to_owned(),
         frozen: "[\"tests/**\", \"Cargo.toml\", \"Cargo.lock\", \"**/build.rs\", \"**/.cargo/**\"]",
         holdout: "[\"sh\", \"build.sh\"]".to_owned(),
         driver: &[("build.sh", DRIVER)],

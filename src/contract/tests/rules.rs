@@ -639,7 +639,10 @@ fn a_holdout_is_a_folder_of_its_own_with_a_report_that_fits() {
         (format!("{run}folder = \"../holdout\""), "`holdout.folder` is not an absolute path"),
         (format!("{run}folder = \"/srv/../repo\""), "`holdout.folder` is no folder of its own"),
         (format!("{run}folder = \"/\""), "`holdout.folder` is no folder of its own"),
-        (format!("{run}folder = \"~/h\"\nformat = \"junit\""), "`holdout.format = \"junit\"` needs `holdout.report`"),
+        (
+            format!("{run}folder = \"~/h\"\nformat = \"junit\""),
+            "`holdout.format = \"junit\"` needs `holdout.report`",
+        ),
         (
             format!("{run}folder = \"~/h\"\nreport = \"r.xml\""),
             "`holdout.report` is not read with `holdout.format = \"none\"`",

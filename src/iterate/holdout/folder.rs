@@ -152,8 +152,10 @@ impl Reading<'_> {
         if let Some(to) = self.to {
             symlink(&target, &to.join(path)).map_err(io_at(&from, "copied"))?;
         }
-        let bytes = link_bytes(target)
-            .ok_or_else(|| FolderError::Unfit { path: from.clone(), why: "is a link to a name that is no text" })?;
+        let bytes = link_bytes(target).ok_or_else(|| FolderError::Unfit {
+            path: from.clone(),
+            why: "is a link to a name that is no text",
+        })?;
         let id = self.id(objs::Kind::Blob, &bytes);
         self.files.push(Leaf { path: path.to_owned(), id, size: bytes.len() as u64 });
         Ok(id)
@@ -169,9 +171,7 @@ pub(super) fn changed<'a>(files: &'a [Leaf], place: &Path, hash: Kind) -> Option
     let same = |leaf: &Leaf| {
         let at = place.join(&leaf.path);
         let bytes = match fs::symlink_metadata(&at) {
-            Ok(meta) if meta.is_symlink() => {
-                fs::read_link(&at).ok().and_then(link_bytes)
-            }
+            Ok(meta) if meta.is_symlink() => fs::read_link(&at).ok().and_then(link_bytes),
             // Whatever lies there now is neither waited for nor read beyond what was copied.
             Ok(meta) if meta.is_file() => open(&at).ok().and_then(|file| {
                 let mut bytes: Vec<u8> = Vec::new();

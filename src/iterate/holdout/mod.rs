@@ -21,7 +21,11 @@ pub(super) use run::Held;
 
 /// The terms of the holdout `file` for `contract`, with the tree id of its folder, and what its writer should know. Nothing is
 /// written anywhere.
-pub(super) fn freeze(repo: &Repo, contract: &Contract, file: &Holdout) -> Result<(HoldoutTerms, Vec<String>)> {
+pub(super) fn freeze(
+    repo: &Repo,
+    contract: &Contract,
+    file: &Holdout,
+) -> Result<(HoldoutTerms, Vec<String>)> {
     let host = repo.host();
     let tools = Tools::new(host);
     let refuse = |Misplaced { what, hint }| Error::usage(what).hint(hint);

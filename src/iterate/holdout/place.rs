@@ -5,11 +5,11 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::contract::{CommandLine, Contract};
+use crate::error::Result;
 use crate::git::Repo;
 use crate::host::HostEnv;
 use crate::iterate::commands::{Tools, argv, is_relative, read_only, search_dirs};
 use crate::iterate::places::Places;
-use crate::error::Result;
 use crate::sandbox;
 
 /// What is wrong with the folder, or with where it is.
@@ -58,7 +58,8 @@ pub(super) fn find(
         return Ok(Err(inside("what sandbox.read_only gives to worker and check,", place)));
     }
     let toolchain = tools.toolchain(contract)?;
-    let system = sandbox::always_readable().iter().map(PathBuf::from).chain(toolchain.readable.iter().cloned());
+    let system =
+        sandbox::always_readable().iter().map(PathBuf::from).chain(toolchain.readable.iter().cloned());
     if let Some(place) = system.into_iter().find(|place| overlaps(&real, place)) {
         return Ok(Err(inside("what every worker and check may read,", &place)));
     }
@@ -72,7 +73,12 @@ pub(super) fn find(
 }
 
 /// Whether the program of a holdout is there, in `folder` or on this machine.
-pub(super) fn find_program(tools: &Tools, contract: &Contract, command: &CommandLine, folder: &Path) -> Result<()> {
+pub(super) fn find_program(
+    tools: &Tools,
+    contract: &Contract,
+    command: &CommandLine,
+    folder: &Path,
+) -> Result<()> {
     let dirs = search_dirs(tools.toolchain(contract)?);
     argv(command, &dirs, folder, "holdout")?;
     let CommandLine::Exec(words) = command else { return Ok(()) };

@@ -65,24 +65,35 @@ impl Session<'_> {
         };
         let real = find(self.repo, self.host, &self.tools, contract, terms)?;
         // Private, gone at the end, and of no other step: no worker or check runs while it is there.
-        let scratch = self.places.scratch(&worktree_name(self.id.as_str(), &format!("{environment}-holdout")))?;
+        let scratch =
+            self.places.scratch(&worktree_name(self.id.as_str(), &format!("{environment}-holdout")))?;
         let place = scratch.folder("holdout")?;
         let hash = self.repo.hash_kind();
-        let copied = folder::read(&real, Some(&place), hash).map_err(|error| unfit(&error, super::INVALID))?;
+        let copied =
+            folder::read(&real, Some(&place), hash).map_err(|error| unfit(&error, super::INVALID))?;
         is_frozen(terms, &real, &copied)?;
         let candidate = scratch.folder("candidate")?;
         worktree::checkout(trees, tree.0, &candidate, CheckoutOptions { verify: true, unchanged: None })?;
         let report_path = terms.report.as_ref().map(|report| place.join(report));
         if report_path.as_ref().is_some_and(|path| fs::symlink_metadata(path).is_ok()) {
-            return Err(Error::new(super::INVALID, format!("the holdout folder {} holds its report already", real.display()))
-                .hint("a report that is there before the run says nothing about it: renew the loop without it"));
+            return Err(Error::new(
+                super::INVALID,
+                format!("the holdout folder {} holds its report already", real.display()),
+            )
+            .hint("a report that is there before the run says nothing about it: renew the loop without it"));
         }
         let (argv, outcome, is_deadline) = self.start_holdout(terms, &scratch, &place, &candidate)?;
         if outcome.ended == Ended::Interrupted {
             return Ok(None);
         }
         let run = run_receipt(&argv, &outcome, is_deadline);
-        Ok(Some(judge(terms, run, &outcome, Left { place: &place, files: &copied.files, hash, report: report_path.as_deref() }, copied.tree)))
+        Ok(Some(judge(
+            terms,
+            run,
+            &outcome,
+            Left { place: &place, files: &copied.files, hash, report: report_path.as_deref() },
+            copied.tree,
+        )))
     }
 
     /// Starts the command and waits for its end.
@@ -99,7 +110,8 @@ impl Session<'_> {
         let home = make_home(&homes, toolchain)?;
         let host = &self.tools.host;
         let system_dirs = shell::trusted_dirs();
-        let request = Request { home: &home, toolchain, worktree: place, system_dirs: &system_dirs, pass: &[], host };
+        let request =
+            Request { home: &home, toolchain, worktree: place, system_dirs: &system_dirs, pass: &[], host };
         let mut env = environment::check_env(&request, SOURCE_DATE_EPOCH)?.vars;
         // The candidate cannot be written to, so that nothing can be built in it.
         let target = self.cargo_target(scratch)?;
@@ -121,8 +133,12 @@ impl Session<'_> {
             head_tail: 0,
             ..Command::new(argv.clone(), place)
         };
-        let policy =
-            Policy { adapter: self.adapter, network: network(contract.sandbox.check_network), writable, readable };
+        let policy = Policy {
+            adapter: self.adapter,
+            network: network(contract.sandbox.check_network),
+            writable,
+            readable,
+        };
         let outcome = sandbox::run(&command, &policy, self.interrupt.flag())
             .map_err(Error::from)
             .or_workspace(|| format!("the holdout in {} could not be started", terms.folder))?;
@@ -148,7 +164,13 @@ struct Left<'a> {
 }
 
 /// What a run comes to. Every word of it is ours: what a holdout says could tell what it asks.
-fn judge(terms: &HoldoutTerms, run: RunReceipt, outcome: &Outcome, left: Left<'_>, tree: Oid) -> HoldoutReceipt {
+fn judge(
+    terms: &HoldoutTerms,
+    run: RunReceipt,
+    outcome: &Outcome,
+    left: Left<'_>,
+    tree: Oid,
+) -> HoldoutReceipt {
     let receipt = |run, verdict, failing, problem: Option<&str>| HoldoutReceipt {
         folder: tree,
         run,
@@ -177,7 +199,9 @@ fn judge(terms: &HoldoutTerms, run: RunReceipt, outcome: &Outcome, left: Left<'_
         ("deadline", _) => "it ran into the end of the loop's time",
         ("output_limit", _) => "it printed more than may be captured",
         (_, None) => "a signal ended it",
-        (_, Some(code)) if NO_PROGRAM.contains(&code) => "a program that it starts is not there, or not executable",
+        (_, Some(code)) if NO_PROGRAM.contains(&code) => {
+            "a program that it starts is not there, or not executable"
+        }
         _ if failing.is_none() => "it gave no complete report",
         _ => "its exit code and its report contradict each other",
     });
