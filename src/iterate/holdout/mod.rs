@@ -29,12 +29,12 @@ pub(super) fn freeze(
     let host = repo.host();
     let tools = Tools::new(host);
     let refuse = |Misplaced { what, hint }| Error::usage(what).hint(hint);
-    let real = place::find(repo, host, &tools, contract, &file.folder)?.map_err(refuse)?;
-    let read = folder::read(&real, None, repo.hash_kind()).map_err(|error| unfit(&error, Kind::Usage))?;
+    let found = place::find(repo, host, &tools, contract, &file.folder)?.map_err(refuse)?;
+    let read = folder::read(&found, None, repo.hash_kind()).map_err(|error| unfit(&error, Kind::Usage))?;
     if is_reachable(repo, &read) {
         return Err(Error::usage(format!(
             "holdout_reachable: what is in {} is in the objects of this repository, where a worker may find it",
-            real.display()
+            found.display()
         ))
         .hint("a holdout that was once committed here is none any more: write another one"));
     }
@@ -47,12 +47,12 @@ pub(super) fn freeze(
         timeout_seconds: file.timeout.get(),
         success_exit_code: file.success_exit_code,
     };
-    place::find_program(&tools, contract, &terms.command, &real)?;
+    place::find_program(&tools, contract, &terms.command, &found)?;
     let mut warnings = Vec::new();
     if contract.sandbox.allowed.contains(&Adapter::None) {
         warnings.push(format!(
             "sandbox.allowed has \"none\": where nothing stronger works, the worker can read the holdout in {}",
-            real.display()
+            found.display()
         ));
     }
     Ok((terms, warnings))
@@ -68,10 +68,10 @@ fn is_reachable(repo: &Repo, read: &Folder) -> bool {
 /// Fails unless the folder of the contract's holdout is where it may be and holds what was frozen.
 pub(super) fn is_fit(repo: &Repo, host: &HostEnv, tools: &Tools, contract: &Contract) -> Result<()> {
     let Some(terms) = &contract.holdout else { return Ok(()) };
-    let real = find(repo, host, tools, contract, terms)?;
-    let read = folder::read(&real, None, repo.hash_kind()).map_err(|error| unfit(&error, INVALID))?;
-    is_frozen(terms, &real, &read)?;
-    place::find_program(tools, contract, &terms.command, &real)
+    let found = find(repo, host, tools, contract, terms)?;
+    let read = folder::read(&found, None, repo.hash_kind()).map_err(|error| unfit(&error, INVALID))?;
+    is_frozen(terms, &found, &read)?;
+    place::find_program(tools, contract, &terms.command, &found)
 }
 
 /// The kind of a fault that is this machine's.
@@ -88,7 +88,7 @@ fn find(
     place::find(repo, host, tools, contract, &terms.folder)?.map_err(wrong)
 }
 
-fn is_frozen(terms: &HoldoutTerms, real: &std::path::Path, read: &Folder) -> Result<()> {
+fn is_frozen(terms: &HoldoutTerms, found: &std::path::Path, read: &Folder) -> Result<()> {
     if read.tree == terms.tree {
         return Ok(());
     }
@@ -96,7 +96,7 @@ fn is_frozen(terms: &HoldoutTerms, real: &std::path::Path, read: &Folder) -> Res
         INVALID,
         format!(
             "the holdout folder {} is not what was frozen: its tree is {}, the contract names {}",
-            real.display(),
+            found.display(),
             read.tree,
             terms.tree
         ),

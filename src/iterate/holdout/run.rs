@@ -156,6 +156,7 @@ fn format(terms: &HoldoutTerms) -> Format {
 }
 
 /// What a run left on disk.
+#[derive(Clone, Copy)]
 struct Left<'a> {
     place: &'a Path,
     files: &'a [Leaf],
