@@ -9,6 +9,9 @@ use crate::support::scenario::numbers;
 use crate::support::{TestEnv, tool};
 use crate::verify::Forge;
 
+mod ends;
+mod secrecy;
+
 /// What is in the holdout and nowhere else.
 const CANARY: &str = "canary-5c1f0b";
 
@@ -82,6 +85,19 @@ fn holds(env: &TestEnv) {
         let output = env.run_command(&mut command);
         assert_eq!(output.code, 0, "{}", output.stderr);
     }
+}
+
+/// The files in the folder of the worktrees, but for the note of how far a ledger was verified.
+fn leftovers(env: &TestEnv) -> Vec<PathBuf> {
+    let (mut files, mut places) = (Vec::new(), vec![env.home().join("cache/git-loop")]);
+    while let Some(place) = places.pop() {
+        for entry in fs::read_dir(&place).into_iter().flatten().flatten() {
+            let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
+            if is_dir { places.push(entry.path()) } else { files.push(entry.path()) }
+        }
+    }
+    files.retain(|file| file.extension().is_none_or(|end| end != "verified"));
+    files
 }
 
 #[test]
@@ -185,67 +201,6 @@ fn a_loop_without_a_holdout_says_nothing_of_one() {
     assert!(!why.contains("holdout"), "{why}");
 }
 
-/// Report 1.35.
-#[test]
-fn nothing_that_a_holdout_says_or_leaves_is_anywhere() {
-    let env = TestEnv::new();
-    let folder = with_holdout(&env, RUN, &[MEET], "");
-    env.git_loop(&["run", "fix"]).expect_code(13);
-    for object in env.git(&["cat-file", "--batch-all-objects", "--batch-check=%(objectname)"]).lines() {
-        let content = env.try_git(&["cat-file", "-p", object]).stdout;
-        assert!(!content.contains(CANARY), "{object}: {content}");
-    }
-    let mut seen = 0;
-    let mut places = vec![env.root()];
-    while let Some(place) = places.pop() {
-        for entry in fs::read_dir(&place).unwrap().flatten() {
-            let path = entry.path();
-            if path == folder {
-                continue;
-            }
-            let kind = entry.file_type().unwrap();
-            if kind.is_dir() {
-                places.push(path);
-            } else if kind.is_file() {
-                seen += 1;
-                let bytes = fs::read(&path).unwrap();
-                assert!(!String::from_utf8_lossy(&bytes).contains(CANARY), "{}", path.display());
-            }
-        }
-    }
-    assert!(seen > 20, "the repository and the cache were looked through");
-    assert_eq!(leftovers(&env), Vec::<PathBuf>::new());
-    let temporary = std::env::temp_dir().join("left");
-    assert!(!temporary.exists(), "{}", temporary.display());
-    assert!(!folder.join("left").exists(), "it runs in a copy");
-}
-
-#[test]
-fn neither_the_worker_nor_the_check_can_read_the_holdout() {
-    let env = TestEnv::new();
-    let place = env.root().join("holdout");
-    let look = format!(
-        "{{ ls -R {place}; cat {place}/answer; find / -name answer -not -path '/proc/*'; }} 2>/dev/null | grep -q . && echo seen > src/d; {MEET} true",
-        place = place.display()
-    );
-    with_holdout(&env, "#!/bin/sh\nexit 0\n", &[&look], "");
-    let check = fs::read_to_string(env.repo().join("check.sh")).unwrap();
-    env.write(
-        "check.sh",
-        format!(
-            "if cat {}/answer 2>/dev/null; then echo 'fail saw'; echo 'done 1'; exit 1; fi\n{check}",
-            place.display()
-        ),
-    );
-    env.commit("A check that looks for the holdout");
-    env.git_loop(&["run", "fix"]).expect_code(10);
-    let seen = env.try_git(&["cat-file", "-e", "refs/loops/fix/head:src/d"]);
-    assert_ne!(seen.code, 0, "the worker saw something of the holdout");
-    // Its objects are not in the repository either, where an open history would show them.
-    let tree = receipt(&env, 1)["holdout"]["folder"].as_str().unwrap().to_owned();
-    assert_ne!(env.try_git(&["cat-file", "-e", &tree]).code, 0);
-}
-
 #[test]
 fn a_holdout_that_is_not_what_was_frozen_stops_the_run_before_a_worker_is_paid() {
     let env = TestEnv::new();
@@ -297,125 +252,6 @@ fn a_holdout_that_changes_while_the_worker_runs_is_not_held_against_the_candidat
     fs::write(&answer, format!("4 {CANARY}\n")).unwrap();
     env.git_loop(&["run", "fix"]).expect_code(10);
     holds(&env);
-}
-
-#[test]
-fn a_holdout_may_only_lie_where_no_worker_and_no_check_can_read() {
-    let env = TestEnv::new();
-    let outside = with_holdout(&env, RUN, &[MEET], "");
-    let linked = env.root().join("linked");
-    env.git(&["worktree", "add", "--quiet", "--detach", linked.to_str().unwrap()]);
-    let toml = fs::read_to_string(env.repo().join("loop.toml")).unwrap();
-    let place = |folder: &Path| {
-        fs::create_dir_all(folder).unwrap();
-        script(&folder.join("run.sh"), "#!/bin/sh\n# nowhere else\n");
-        toml.replace(outside.to_str().unwrap(), folder.to_str().unwrap())
-    };
-    // Makes the folder of the worktrees.
-    env.git_loop(&["start", "fix", "--dry-run"]).expect_code(0);
-    let link = env.root().join("link");
-    #[cfg(unix)]
-    std::os::unix::fs::symlink(env.repo().join("kept"), &link).unwrap();
-    fs::create_dir_all(env.repo().join("kept")).unwrap();
-    for (what, folder) in [
-        ("in the work tree", env.repo().join("kept")),
-        ("in .git", env.repo().join(".git/holdout")),
-        ("in a linked worktree", linked.join("holdout")),
-        ("a link into the work tree", link),
-        ("above the repository", env.root()),
-    ] {
-        env.write("loop.toml", place(&folder));
-        let said = env.git_loop(&["start", "fix"]).expect_code(129);
-        assert!(said.stderr.contains("are not apart"), "{what}: {}", said.stderr);
-    }
-    let worktrees = fs::read_dir(env.home().join("cache/git-loop")).unwrap().next().unwrap().unwrap().path();
-    env.write("loop.toml", place(&worktrees.join("holdout")));
-    env.git_loop(&["start", "fix"]).expect_code(129).expect_stderr("the loops' worktrees");
-    let shared = format!("{toml}\n[sandbox]\nread_only = [\"{}\"]\n", env.root().join("holdout").display());
-    env.write("loop.toml", &shared);
-    env.git_loop(&["start", "fix"]).expect_code(129).expect_stderr("sandbox.read_only");
-    env.write("loop.toml", shared.replace("/holdout\"]", "/holdout/cases\"]"));
-    fs::create_dir_all(outside.join("cases")).unwrap();
-    env.git_loop(&["start", "fix"]).expect_code(129).expect_stderr("sandbox.read_only");
-    env.write("loop.toml", toml.replace(outside.to_str().unwrap(), "/usr/share"));
-    env.git_loop(&["start", "fix"]).expect_code(129).expect_stderr("every worker and check may read");
-    env.write("loop.toml", toml.replace(outside.to_str().unwrap(), "/nowhere/at/all"));
-    env.git_loop(&["start", "fix"]).expect_code(129).expect_stderr("is not there");
-    env.write("loop.toml", &toml);
-    fs::remove_file(outside.join("run.sh")).unwrap();
-    env.git_loop(&["start", "fix"]).expect_code(30).expect_stderr("the holdout's program ./run.sh is not in");
-}
-
-/// Report 1.36.
-#[test]
-fn a_holdout_that_was_committed_here_once_is_refused() {
-    let env = TestEnv::new();
-    let folder = with_holdout(&env, RUN, &[MEET], "");
-    for name in ["answer", "run.sh"] {
-        env.write(&format!("old/{name}"), fs::read(folder.join(name)).unwrap());
-    }
-    env.commit("The holdout, by mistake");
-    env.git(&["rm", "-rq", "old"]);
-    env.commit("And away with it");
-    env.git_loop(&["start", "fix"]).expect_code(129).expect_stderr("holdout_reachable");
-    fs::write(folder.join("answer"), "4 another\n").unwrap();
-    env.git_loop(&["start", "fix"]).expect_code(0);
-}
-
-#[test]
-fn a_holdout_without_a_verdict_is_a_check_without_one() {
-    let endings = [
-        ("sleep 60", "it timed out"),
-        ("kill -9 $$", "a signal ended it"),
-        ("no-such-program-here", "a program that it starts is not there, or not executable"),
-        ("echo x > answer", "a file of it was changed while it ran"),
-        ("rm answer", "a file of it was changed while it ran"),
-    ];
-    for (ending, problem) in endings {
-        let env = TestEnv::new();
-        let folder = with_holdout(&env, &format!("#!/bin/sh\n{ending}\n"), &[MEET], "");
-        let toml = fs::read_to_string(env.repo().join("loop.toml")).unwrap();
-        let quick = format!("folder = \"{}\"\ntimeout = \"60s\"", folder.display());
-        let short = if ending.starts_with("sleep") { quick.replace("60s", "1s") } else { quick.clone() };
-        env.write("loop.toml", toml.replace(&quick, &short));
-        env.git_loop(&["run", "fix", "--once"]).expect_code(0);
-        let receipt = receipt(&env, 1);
-        assert_eq!(receipt["decision"]["outcome_reason"], "verifier_failed", "{ending}");
-        assert_eq!(receipt["holdout"]["verdict"], "no_verdict", "{ending}");
-        assert_eq!(receipt["holdout"]["problem"], problem, "{ending}");
-        assert_eq!(state(&env)["counters"]["holdout_red"], 0, "{ending}: it is not held to be red");
-        holds(&env);
-    }
-}
-
-#[test]
-fn of_a_holdouts_report_the_number_of_failing_tests_is_kept() {
-    let env = TestEnv::new();
-    let run = "#!/bin/sh\necho \"ok one-canary-5c1f0b\"\n\
-               if [ -e \"$GIT_LOOP_CANDIDATE/src/d\" ]; then echo 'ok two'; echo 'done 2'; exit 0; fi\n\
-               echo 'fail two-canary-5c1f0b'; echo 'fail three'; echo 'done 3'; exit 1\n";
-    with_holdout(&env, run, &[MEET, &format!("{MEET} echo 4 > src/d")], "format = \"lines\"\n");
-    env.git_loop(&["run", "fix", "--once"]).expect_code(0).expect_stderr("holdout: red, 2 tests failed");
-    assert_eq!(receipt(&env, 1)["holdout"]["failing"], 2);
-    env.git_loop(&["run", "fix"]).expect_code(10);
-    assert_eq!(receipt(&env, 2)["holdout"]["failing"], 0);
-    let told = env.git_loop(&["show", "fix", "2", "--evidence", "context.md"]).expect_code(0).stdout;
-    assert!(!told.contains(CANARY), "{told}");
-    holds(&env);
-
-    // A report that does not add up is none, and neither is one that the exit code contradicts.
-    for (run, problem) in [
-        ("echo 'ok one'; exit 0", "it gave no complete report"),
-        ("echo 'ok one'; echo 'done 1'; exit 1", "its exit code and its report contradict each other"),
-        ("echo 'fail one'; echo 'done 1'; exit 0", "its exit code and its report contradict each other"),
-    ] {
-        let env = TestEnv::new();
-        with_holdout(&env, &format!("#!/bin/sh\n{run}\n"), &[MEET], "format = \"lines\"\n");
-        env.git_loop(&["run", "fix", "--once"]).expect_code(0);
-        assert_eq!(receipt(&env, 1)["holdout"]["problem"], problem, "{run}");
-        assert_eq!(receipt(&env, 1)["decision"]["outcome_reason"], "verifier_failed", "{run}");
-        holds(&env);
-    }
 }
 
 #[test]
@@ -561,74 +397,4 @@ fn a_ledger_that_says_something_else_of_its_holdout_does_not_verify() {
             assert_eq!(env.run_command(&mut command).code, 20, "{what}, the second verifier");
         }
     }
-}
-
-/// A holdout that was started, and is asleep: its runner, and the copy that it runs in.
-#[cfg(unix)]
-fn asleep(env: &TestEnv) -> (std::process::Child, PathBuf) {
-    with_holdout(env, "#!/bin/sh\ntouch running\nsleep 600\n", &[MEET, "true"], "");
-    env.git_loop(&["start", "fix"]).expect_code(0);
-    let mut command = env.command(env!("CARGO_BIN_EXE_git-loop"), env.repo());
-    let log = fs::File::create(env.home().join("stderr")).unwrap();
-    let child =
-        command.args(["run", "fix", "--once"]).stdout(std::process::Stdio::null()).stderr(log).spawn();
-    let start = std::time::Instant::now();
-    loop {
-        let running = leftovers(env).into_iter().find(|path| path.ends_with("holdout/running"));
-        if let Some(running) = running {
-            return (child.unwrap(), running);
-        }
-        assert!(
-            start.elapsed().as_secs() < 300,
-            "{}",
-            fs::read_to_string(env.home().join("stderr")).unwrap()
-        );
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
-}
-
-/// The files in the folder of the worktrees, but for the note of how far a ledger was verified.
-fn leftovers(env: &TestEnv) -> Vec<PathBuf> {
-    let (mut files, mut places) = (Vec::new(), vec![env.home().join("cache/git-loop")]);
-    while let Some(place) = places.pop() {
-        for entry in fs::read_dir(&place).into_iter().flatten().flatten() {
-            let is_dir = entry.file_type().is_ok_and(|kind| kind.is_dir());
-            if is_dir { places.push(entry.path()) } else { files.push(entry.path()) }
-        }
-    }
-    files.retain(|file| file.extension().is_none_or(|end| end != "verified"));
-    files
-}
-
-#[cfg(unix)]
-#[test]
-fn a_holdout_that_somebody_ends_is_an_interruption_and_leaves_nothing() {
-    let env = TestEnv::new();
-    let (mut child, running) = asleep(&env);
-    // SAFETY: a plain system call; the child has not been waited for, so its number is not used again.
-    assert_eq!(unsafe { libc::kill(i32::try_from(child.id()).unwrap(), libc::SIGTERM) }, 0);
-    assert_eq!(child.wait().unwrap().code(), Some(143));
-    assert!(!running.exists());
-    assert_eq!(leftovers(&env), Vec::<PathBuf>::new());
-    let receipt = receipt(&env, 1);
-    assert_eq!(receipt["decision"]["outcome_reason"], "abandoned");
-    assert!(receipt["abandoned"].as_str().unwrap().contains("while the holdout ran"), "{receipt}");
-    assert!(receipt.get("holdout").is_none() && receipt["check"].is_null());
-    assert_eq!(state(&env)["counters"]["holdout_red"], 0);
-    holds(&env);
-}
-
-#[cfg(unix)]
-#[test]
-fn what_a_killed_runner_left_of_a_holdout_is_gone_before_the_next_worker_starts() {
-    let env = TestEnv::new();
-    let (mut child, running) = asleep(&env);
-    child.kill().unwrap();
-    child.wait().unwrap();
-    assert!(running.exists(), "it had no time to clear up");
-    env.git_loop(&["run", "fix", "--once"]).expect_code(0);
-    assert_eq!(leftovers(&env), Vec::<PathBuf>::new());
-    assert_eq!(receipt(&env, 1)["decision"]["outcome_reason"], "abandoned");
-    assert_eq!(receipt(&env, 2)["decision"]["outcome_reason"], "no_change");
-    holds(&env);
 }

@@ -9,11 +9,11 @@ use crate::decide::{HoldoutVerdict, target_met, wants_holdout_of_base};
 use crate::error::{Error, Result};
 use crate::exit::HaltReason;
 use crate::ledger::append::{EvidenceFile, draft};
+use crate::ledger::holdout::NO_PROGRAM;
 use crate::ledger::message::one_line;
 use crate::ledger::observe::{Compared, Observed, observe};
 use crate::ledger::receipt::{CheckReceipt, HoldoutReceipt, SandboxReceipt};
 use crate::ledger::record::{BaselineBody, Body, Role};
-use crate::ledger::rederive::NO_PROGRAM;
 
 /// What the check says of the base.
 pub(super) struct Measured {

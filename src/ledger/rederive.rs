@@ -2,25 +2,25 @@
 
 use gix::bstr::{BString, ByteSlice};
 
+use super::holdout::holdout_fits;
 use super::load::read as read_bounded;
 use super::observe::{
     Capture, Compared, Observed, Sample, evidence_name, has_metric_source, has_verdict, observe,
 };
 use super::outside::{OutsideError, OutsideVerdict, Subject};
 use super::receipt::{
-    ChangesReceipt, CheckReceipt, CostBasis, GuardViolation, GuardsReceipt, HoldoutReceipt, NoReport,
-    RECEIPT_SCHEMA, Receipt, RunReceipt,
+    ChangesReceipt, CheckReceipt, CostBasis, GuardViolation, GuardsReceipt, NoReport, RECEIPT_SCHEMA,
+    Receipt, RunReceipt,
 };
 use super::record::{Body, EvidenceEntry, IterationBody, Record, Role};
 use super::state::State;
 use super::trust::{NotTrusted, TrustRoot};
 use crate::at::At;
 use crate::check::TestSets;
-use crate::contract::frozen::HoldoutTerms;
-use crate::contract::{CommandLine, Contract, Guards, NetworkTerms, PathSets, ReportFormat};
+use crate::contract::{CommandLine, Contract, Guards, NetworkTerms, PathSets};
 use crate::decide::{
-    Evidence, HoldoutVerdict, decide, decides_without_check, remaining, reservation, target_met,
-    wants_holdout, wants_holdout_of_base,
+    Evidence, decide, decides_without_check, remaining, reservation, target_met, wants_holdout,
+    wants_holdout_of_base,
 };
 use crate::escape::escape_path;
 use crate::git::{Bound, ObjectError, Repo, TreesInMemory};
@@ -245,7 +245,7 @@ pub fn only_modes_that_git_writes(candidate: Oid, judged: &TreeJudgement) -> Res
 }
 
 /// Whether the contract allows the adapter that something ran in.
-fn is_allowed(contract: &Contract, enforced: &Enforcement) -> bool {
+pub(super) fn is_allowed(contract: &Contract, enforced: &Enforcement) -> bool {
     contract.sandbox.allowed.iter().any(|adapter| adapter.as_str() == enforced.adapter.to_string())
 }
 
@@ -313,7 +313,7 @@ fn consistent(contract: &Contract, receipt: &Receipt) -> Result<(), RederiveErro
 }
 
 /// Whether `found` is how `command` is run: the same words, but that the program is named by where it lies.
-fn fits(command: &CommandLine, found: &[String]) -> bool {
+pub(super) fn fits(command: &CommandLine, found: &[String]) -> bool {
     let base = |word: &str| word.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
     match command {
         CommandLine::Exec(words) => match (words.split_first(), found.split_first()) {
@@ -325,7 +325,7 @@ fn fits(command: &CommandLine, found: &[String]) -> bool {
 }
 
 /// Whether an adapter's report fits what the contract asks for. A command that could not be started has none.
-fn enforced_fits(
+pub(super) fn enforced_fits(
     field: &'static str,
     enforced: Option<&Enforcement>,
     run: &RunReceipt,
@@ -339,52 +339,6 @@ fn enforced_fits(
         && (enforced.filesystem || enforced.adapter == Adapter::None);
     same(field, &fits, &true)
 }
-
-/// Whether what is told of a holdout fits the contract and itself. What it said is the runner's word.
-fn holdout_fits(contract: &Contract, told: Option<&HoldoutReceipt>) -> Result<(), RederiveError> {
-    let Some(told) = told else { return Ok(()) };
-    let Some(terms) = &contract.holdout else {
-        return Err(RederiveError::Differs {
-            field: "holdout",
-            found: told.verdict.as_str().to_owned(),
-            expected: "none, as the contract has no holdout".to_owned(),
-        });
-    };
-    same("holdout.folder", &told.folder, &terms.tree)?;
-    same("holdout.run.command", &fits(&terms.command, &told.run.command), &true)?;
-    same("holdout.sandbox", &is_allowed(contract, &told.sandbox), &true)?;
-    let network = contract.sandbox.check_network;
-    enforced_fits("holdout.sandbox", Some(&told.sandbox), &told.run, network)?;
-    same("holdout.failing", &(told.failing.is_some() && terms.format == ReportFormat::None), &false)?;
-    same("holdout.problem", &told.problem.is_some(), &(told.verdict == HoldoutVerdict::NoVerdict))?;
-    if told.verdict == HoldoutVerdict::NoVerdict {
-        // The runner may have seen more: that a file of it was changed while it ran.
-        return Ok(());
-    }
-    same("holdout.verdict", &told.verdict, &verdict_of(terms, &told.run, told.failing))
-}
-
-/// What a holdout's end comes to, with the number of its tests that failed.
-pub fn verdict_of(terms: &HoldoutTerms, run: &RunReceipt, failing: Option<u64>) -> HoldoutVerdict {
-    let success = match run.exit_code {
-        Some(code) if run.ended == "itself" => code == i32::from(terms.success_exit_code),
-        _ => return HoldoutVerdict::NoVerdict,
-    };
-    match (terms.format, success, failing) {
-        (ReportFormat::None, true, _) | (_, true, Some(0)) => HoldoutVerdict::Passed,
-        // A shell's word for a program that is missing says nothing about the candidate.
-        (ReportFormat::None, false, _) if run.exit_code.is_some_and(|code| NO_PROGRAM.contains(&code)) => {
-            HoldoutVerdict::NoVerdict
-        }
-        (ReportFormat::None, false, _) => HoldoutVerdict::Failed,
-        (_, false, Some(failing)) if failing > 0 => HoldoutVerdict::Failed,
-        // No complete report, or one that the exit code contradicts.
-        _ => HoldoutVerdict::NoVerdict,
-    }
-}
-
-/// Exit codes of a shell that did not start what it was told to.
-pub const NO_PROGRAM: [i32; 2] = [126, 127];
 
 /// The exit code of a command that could not be started, as a shell gives it.
 pub const NOT_STARTED: i32 = 127;
@@ -648,7 +602,7 @@ pub fn candidate_message(loop_id: &str, iteration: u32, environment_id: &str) ->
     )
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(
+pub(super) fn same<T: PartialEq + std::fmt::Debug>(
     field: &'static str,
     found: &T,
     expected: &T,

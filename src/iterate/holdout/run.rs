@@ -15,8 +15,8 @@ use crate::iterate::commands::{
 use crate::iterate::iteration::Draft;
 use crate::iterate::places::Scratch;
 use crate::iterate::session::Session;
+use crate::ledger::holdout::{NO_PROGRAM, verdict_of};
 use crate::ledger::receipt::{HoldoutReceipt, RunReceipt};
-use crate::ledger::rederive::{NO_PROGRAM, verdict_of};
 use crate::oid::Oid;
 use crate::sandbox::environment::{self, Request};
 use crate::sandbox::{self, Command, Ended, Outcome, Policy, shell};
