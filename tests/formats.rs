@@ -432,7 +432,7 @@ fn an_import_that_fails_at_the_baseline_can_be_mended() {
 }
 
 /// A Python that has pytest.
-fn python_with_pytest(env: &TestEnv) -> Option<&'static str> {
+pub fn python_with_pytest(env: &TestEnv) -> Option<&'static str> {
     // A version manager's Python may come first in PATH, and the system's package belong to the system's Python.
     let has_pytest = |python: &&str| {
         let mut command = env.command(python, &env.root());

@@ -4,14 +4,17 @@ mod support;
 
 mod attacks;
 mod bad_input;
+mod cheats;
 mod decisions;
 mod docs;
 mod explain;
+mod field_reports;
 
 mod demo;
 mod findings;
 mod formats;
 mod gate;
+mod holdout;
 mod hostile;
 mod init;
 mod interrupt;

@@ -13,7 +13,9 @@ use crate::explain::Watch;
 use crate::git::Repo;
 use crate::ledger::message::{one_line, subject, verb};
 use crate::ledger::outside::VERDICT_NAMESPACE;
-use crate::ledger::receipt::{CheckReceipt, GuardViolation, NoReport, Receipt, RunReceipt, SampleReceipt};
+use crate::ledger::receipt::{
+    CheckReceipt, GuardViolation, HoldoutReceipt, NoReport, Receipt, RunReceipt, SampleReceipt,
+};
 use crate::ledger::record::{Body, Kind};
 use crate::ledger::trust::TrustRoot;
 use crate::ledger::verify::{Chain, Step};
@@ -118,6 +120,7 @@ pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
                 Some(receipt) => {
                     let signer = verdict_signer(&repo, &trust, &chain, &step, receipt);
                     check(&mut text, receipt, signer.as_deref());
+                    holdout(&mut text, body.receipt.holdout.as_ref());
                 }
                 None => {
                     let _ = writeln!(text, "  check       not run: the iteration was decided without it");
@@ -127,6 +130,7 @@ pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
         Body::Baseline(body) => {
             let _ = writeln!(text, "  base        {}", body.base);
             check(&mut text, &body.check, None);
+            holdout(&mut text, body.holdout.as_ref());
         }
         _ => {}
     }
@@ -338,6 +342,12 @@ fn check(text: &mut String, check: &CheckReceipt, verdict_signer: Option<&str>) 
     if let Some(failures) = &check.failures {
         list(text, "failing", failures, failures.len() as u64);
     }
+}
+
+fn holdout(text: &mut String, holdout: Option<&HoldoutReceipt>) {
+    let Some(holdout) = holdout else { return };
+    run_line(text, "holdout", &holdout.run);
+    let _ = writeln!(text, "              {}", render::line::holdout_told(holdout));
 }
 
 /// A line for each of the first entries, and one that says how many there are besides. The JSON has them all.

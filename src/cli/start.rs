@@ -175,6 +175,14 @@ fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
         limits.cost_usd,
         span(limits.duration_seconds),
     );
+    if let Some(holdout) = &measured.holdout {
+        let _ = writeln!(
+            text,
+            "holdout: {} (tree {}); it runs when the target is met, and was not run now",
+            escape_terminal(&holdout.folder),
+            holdout.tree.short()
+        );
+    }
     if measured.no_verdict {
         context.ui.warn(
             "the check gives no verdict, neither green nor red; a run would stop before its first worker",
@@ -192,6 +200,7 @@ fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
         .field("failures", json!(measured.failures))
         .field("target_met", measured.target_met)
         .field("check_seconds", measured.seconds)
+        .field("holdout", json!(measured.holdout))
         .field("limits", json!(limits)))
 }
 

@@ -14,7 +14,7 @@ use crate::ledger::message::one_line;
 use crate::ledger::record::{Body, Status};
 use crate::ledger::state::Phase;
 use crate::ledger::trust::TrustRoot;
-use crate::render::line::span;
+use crate::render::line::{plural, span};
 use crate::render::status::{next_step, spent, why};
 
 /// Show where a loop stands, why, and what to do next.
@@ -94,6 +94,14 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result<Reply> {
     } else {
         writeln!(text, "  time left   {} of {}", span(left.seconds), span(seconds))
     };
+    if let Some(red) = state.counters.holdout_red {
+        let said = if red == 0 {
+            "not red so far".to_owned()
+        } else {
+            format!("red {}", plural(u64::from(red), "time", "times"))
+        };
+        let _ = writeln!(text, "  holdout     {said}");
+    }
     let _ = writeln!(text, "  green       {}", state.last_green_commit);
     if let Some(open) = &state.checkpoint {
         let _ = writeln!(

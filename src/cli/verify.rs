@@ -35,6 +35,7 @@ pub struct VerifyArgs {
 /// What the objects alone cannot show.
 const BELIEVED: &[&str] = &[
     "how worker and check ended (exit code, signal, duration), and that the report is of that run",
+    "that a holdout was run on the candidate, and what it said",
     "why an iteration was interrupted, and what could not enter a candidate",
     "what isolation was enforced",
     "what the worker reported as its cost",

@@ -70,7 +70,6 @@ pub struct LoopFile {
     pub check: Check,
     /// A second check that no worker can see; it runs only when the target is met.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-built" = []))]
     pub holdout: Option<Holdout>,
     /// The number that the check gives and what it should become.
     pub metric: Metric,

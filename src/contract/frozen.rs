@@ -58,6 +58,9 @@ pub struct Contract {
     pub worktree: WorktreeTerms,
     /// What judges.
     pub check: CheckTerms,
+    /// The second check that no worker can see; absent where there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holdout: Option<HoldoutTerms>,
     /// What is measured.
     pub metric: MetricTerms,
     /// Where it ends.
@@ -160,6 +163,25 @@ pub struct CheckTerms {
     pub env: BTreeMap<String, String>,
     /// Whether it runs elsewhere, and signed verdicts are brought.
     pub external: bool,
+}
+
+/// The second check that no worker can see.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HoldoutTerms {
+    /// The command.
+    pub command: CommandLine,
+    /// Where its folder is, as it was written: absolute, or from `~/`.
+    pub folder: String,
+    /// The git tree id of what the folder holds.
+    pub tree: Oid,
+    /// How its report is read.
+    pub format: ReportFormat,
+    /// Where the report is, if it is a file.
+    pub report: Option<String>,
+    /// How long one run may take.
+    pub timeout_seconds: u64,
+    /// The exit code that means success.
+    pub success_exit_code: u8,
 }
 
 /// What is measured.
@@ -374,6 +396,14 @@ impl Contract {
         within((1..=100).contains(&self.metric.repeat), "metric.repeat is not 1..=100")?;
         within(day.contains(&self.worker.timeout_seconds), "worker.timeout is not up to 24h")?;
         within(day.contains(&self.check.timeout_seconds), "check.timeout is not up to 24h")?;
+        if let Some(holdout) = &self.holdout {
+            within(day.contains(&holdout.timeout_seconds), "holdout.timeout is not up to 24h")?;
+            within(
+                holdout.format.is_file() == holdout.report.is_some(),
+                "holdout.report does not fit its format",
+            )?;
+            within(holdout.folder.starts_with(['/', '~']), "holdout.folder is not an absolute path")?;
+        }
         within(!self.metric.name.trim().is_empty(), "metric.name is empty")?;
         within(self.metric.target.is_finite(), "metric.target is not a number")?;
         within(self.metric.min_improvement >= 0.0, "metric.min_improvement is negative")?;

@@ -92,10 +92,25 @@ impl ReportFormat {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Holdout {
-    /// What to run; only its verdict leaves the holdout.
+    /// What to run, in a copy of the folder. `GIT_LOOP_CANDIDATE` names the folder with the candidate's files. Only its verdict
+    /// leaves the holdout.
     pub command: Command,
-    /// A folder outside the repository, frozen by its git tree id.
+    /// A folder outside the repository, absolute or from `~/`, frozen by its git tree id.
     pub folder: String,
+    /// The format of its test report. Of the tests only the number of failing ones is kept.
+    #[serde(default)]
+    pub format: ReportFormat,
+    /// Where it writes its report, relative to the folder, for a format that is a file. It must not be there before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub report: Option<String>,
+    /// How long it may take.
+    #[serde(default = "Check::default_timeout")]
+    #[schemars(extend("x-min" = "1s", "x-max" = "24h"))]
+    pub timeout: Seconds,
+    /// The exit code with which it passes.
+    #[serde(default)]
+    #[schemars(range(min = 0, max = 255))]
+    pub success_exit_code: u8,
 }
 
 /// `[metric]`.

@@ -5,7 +5,7 @@ use serde::de::DeserializeOwned;
 use toml::de::{DeTable, Error as TomlError, ValueDeserializer};
 
 use super::file::{Class, Limits, LoopFile, Metric, Paths, Roles, Sandbox, Worker, Worktree};
-use super::judge::Check;
+use super::judge::{Check, Holdout};
 use super::lasting::LASTING_KEYS;
 use super::problem::{LoopFileError, Problem, Source, Warning};
 use super::validate;
@@ -108,6 +108,7 @@ pub(super) struct Draft {
     pub(super) worker: Option<Worker>,
     pub(super) worktree: Option<Worktree>,
     pub(super) check: Option<Check>,
+    pub(super) holdout: Option<Holdout>,
     pub(super) metric: Option<Metric>,
     pub(super) limits: Option<Limits>,
     pub(super) sandbox: Option<Sandbox>,
@@ -137,6 +138,7 @@ impl Draft {
             worker: section(walk, root, "worker"),
             worktree: or_default(walk, root, "worktree"),
             check: section(walk, root, "check"),
+            holdout: section(walk, root, "holdout"),
             metric: section(walk, root, "metric"),
             limits: or_default(walk, root, "limits"),
             sandbox: or_default(walk, root, "sandbox"),

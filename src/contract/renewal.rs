@@ -45,9 +45,10 @@ const NO_TERMS: [&str; 7] = ["schema", "loop", "parent", "renewal", "base", "fro
 pub fn changed_terms(old: &Contract, new: &Contract) -> Vec<ChangedTerm> {
     let (old, new) = (members(old), members(new));
     let mut changed = Vec::new();
-    for (name, to) in &new {
+    for name in names(&old, &new) {
         let from = old.get(name).unwrap_or(&Value::Null);
-        if NO_TERMS.contains(&name.as_str()) || from == to {
+        let to = new.get(name).unwrap_or(&Value::Null);
+        if NO_TERMS.contains(&name) || from == to {
             continue;
         }
         match (from, to) {
@@ -63,10 +64,16 @@ pub fn changed_terms(old: &Contract, new: &Contract) -> Vec<ChangedTerm> {
                     }
                 }
             }
-            _ => changed.push(ChangedTerm { term: name.clone(), from: from.clone(), to: to.clone() }),
+            _ => changed.push(ChangedTerm { term: name.to_owned(), from: from.clone(), to: to.clone() }),
         }
     }
     changed
+}
+
+/// The members of either, in the order of `contract.json`: `holdout` is not always there.
+fn names<'a>(old: &'a Map<String, Value>, new: &'a Map<String, Value>) -> Vec<&'a str> {
+    let fuller = if old.contains_key("holdout") { old } else { new };
+    fuller.keys().map(String::as_str).collect()
 }
 
 fn members(contract: &Contract) -> Map<String, Value> {

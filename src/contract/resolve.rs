@@ -128,6 +128,8 @@ pub fn resolve(
             env: file.check.env.clone(),
             external: file.check.external,
         },
+        // Its folder is no part of the repository; whoever starts the loop looks at it.
+        holdout: None,
         metric: MetricTerms {
             name: file.metric.name.clone(),
             direction: file.metric.direction,
@@ -262,7 +264,7 @@ fn program_name(command: &Command) -> String {
     if name.is_empty() { "worker".to_owned() } else { name.to_owned() }
 }
 
-fn command(command: &Command) -> CommandLine {
+pub(crate) fn command(command: &Command) -> CommandLine {
     match command {
         Command::Args(words) => CommandLine::Exec(words.clone()),
         Command::Shell(line) => CommandLine::Shell(line.clone()),

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::file::{Class, Command, Limits, Roles, Sandbox, Worker, Worktree};
-use super::judge::{Check, Direction, Metric, MetricSource, ReportFormat};
+use super::judge::{Check, Direction, Holdout, Metric, MetricSource, ReportFormat};
 use super::lasting::{LASTING_KEYS, NamedCommand};
 use super::lint;
 use super::parse::{Draft, LastingDraft};
@@ -25,6 +25,9 @@ pub(super) fn validate(draft: &Draft, walk: &mut Walk<'_>) -> Vec<Warning> {
     }
     if let Some(check) = &draft.check {
         rules.check(check);
+    }
+    if let Some(holdout) = &draft.holdout {
+        rules.holdout(holdout);
     }
     if let Some(metric) = &draft.metric {
         rules.metric(metric, draft.check.as_ref());
@@ -154,22 +157,38 @@ impl Rules<'_, '_> {
                 self.fault(&at, format!("`{at}` has a NUL character"), None);
             }
         }
-        let format = check.format.as_str();
-        match &check.report {
-            Some(path) if check.format.is_file() => {
+        self.report("check", check.format, check.report.as_deref());
+    }
+
+    fn holdout(&mut self, holdout: &Holdout) {
+        self.command("holdout.command", &holdout.command);
+        if let Some(Fault { message, hint }) = outside_fault(&holdout.folder) {
+            self.fault("holdout.folder", format!("`holdout.folder` {message}"), hint);
+        }
+        self.report("holdout", holdout.format, holdout.report.as_deref());
+    }
+
+    /// Whether a report is named exactly where the format is a file.
+    fn report(&mut self, table: &str, format: ReportFormat, report: Option<&str>) {
+        let (named, word) = (format!("{table}.report"), format.as_str());
+        match report {
+            Some(path) if format.is_file() => {
                 if let Some(Fault { message, hint }) = inside_fault(path) {
-                    self.fault("check.report", format!("`check.report` {message}"), hint);
+                    self.fault(&named, format!("`{named}` {message}"), hint);
                 }
             }
             Some(_) => {
-                let hint = "take it out, or set check.format to a format that is a file, such as \"junit\"";
-                let message = format!("`check.report` is not read with `check.format = \"{format}\"`");
-                self.hinted("check.report", message, hint);
+                let hint = format!(
+                    "take it out, or set {table}.format to a format that is a file, such as \"junit\""
+                );
+                let message = format!("`{named}` is not read with `{table}.format = \"{word}\"`");
+                self.fault(&named, message, Some(hint));
             }
-            None if check.format.is_file() => {
-                let hint = "name the file that the check writes, such as report = \"target/junit.xml\"";
-                let message = format!("`check.format = \"{format}\"` needs `check.report`");
-                self.hinted("check.format", message, hint);
+            None if format.is_file() => {
+                let hint =
+                    format!("name the file that the {table} writes, such as report = \"target/junit.xml\"");
+                let message = format!("`{table}.format = \"{word}\"` needs `{named}`");
+                self.fault(&format!("{table}.format"), message, Some(hint));
             }
             None => {}
         }
@@ -474,6 +493,23 @@ fn principal_fault(principal: &str) -> Option<Fault> {
     }
     let hint = "name it as the trust file does, without spaces, commas, quotes or wildcards".to_owned();
     Some(Fault { message: "is not a principal".to_owned(), hint: Some(hint) })
+}
+
+/// The fault of a holdout's folder.
+fn outside_fault(path: &str) -> Option<Fault> {
+    let fault =
+        |message: &str, hint: &str| Some(Fault { message: message.to_owned(), hint: Some(hint.to_owned()) });
+    let Some(inner) = path.strip_prefix("~/").or_else(|| path.strip_prefix('/')) else {
+        return fault("is not an absolute path", "begin with / or ~/; it lies outside of the repository");
+    };
+    if path.chars().any(char::is_control) {
+        return fault("has a control character", "rename the folder");
+    }
+    let names: Vec<&str> = inner.split('/').filter(|name| !name.is_empty()).collect();
+    if names.is_empty() || names.iter().any(|name| *name == "." || *name == "..") {
+        return fault("is no folder of its own", "write the path out");
+    }
+    None
 }
 
 /// The fault of a folder outside the repository that is given read-only.

@@ -1,7 +1,7 @@
 //! What the check on the base means for the loop, before any worker is started.
 
 use super::facts::{Consideration, Facts};
-use super::{Limit, Row};
+use super::{HoldoutVerdict, Limit, Row};
 use crate::contract::Contract;
 use crate::exit::HaltReason;
 
@@ -19,12 +19,14 @@ pub struct BaselineEvidence {
     pub passing: bool,
     /// Whether the base meets the target.
     pub target_met: bool,
+    /// What the holdout said of it, if it was run.
+    pub holdout: Option<HoldoutVerdict>,
 }
 
 /// The halt that a baseline calls for, with its reason, and what was asked.
 ///
 /// A base that meets the target leaves nothing to do, unless it is the green of a loop that is renewed: then it was checked
-/// once more, and is to be reviewed.
+/// once more, and is to be reviewed; if the terms have a holdout, only if that passes too.
 pub fn after_baseline(
     contract: &Contract,
     shown: BaselineEvidence,
@@ -45,7 +47,16 @@ pub fn after_baseline(
     facts.given("target", contract.metric.target);
     facts.given("direction", contract.metric.direction.as_str());
     facts.given("the check is passing", shown.passing);
-    let met = facts.is("the base meets the target", shown.target_met, true);
+    let mut met = facts.is("the base meets the target", shown.target_met, true);
+    if wants_holdout_of_base(contract, shown.target_met) {
+        let passed = shown.holdout == Some(HoldoutVerdict::Passed);
+        met &= facts.is("the holdout passed", passed, true);
+    }
     asked.push(facts.into_consideration(None, reason, met));
     (met.then_some((halt_reason, reason)), asked)
+}
+
+/// Whether the holdout is asked about the base as well: it is the green of a loop that is renewed, and would be reviewed as it is.
+pub fn wants_holdout_of_base(contract: &Contract, target_met: bool) -> bool {
+    target_met && contract.parent.is_some() && contract.holdout.is_some()
 }

@@ -1,6 +1,7 @@
 //! The limits: all hard. First match wins, in the order of [`Limit`].
 
 use super::facts::{Consideration, Facts, Relation, Seconds};
+use super::holdout::RED_LIMIT;
 use super::rows::Case;
 use super::{FailingSets, Outcome, Row};
 use crate::canonical::sha256_of;
@@ -25,6 +26,8 @@ pub enum Limit {
     CostAnomaly,
     /// The target is met.
     TargetMet,
+    /// The target was met, and the holdout was red, once too often.
+    HoldoutFailed,
     /// Two tests exclude each other.
     Unsatisfiable,
     /// The failing sets go round in circles.
@@ -49,6 +52,7 @@ impl Limit {
             Self::Cost => "cost_limit",
             Self::CostAnomaly => "cost_anomaly",
             Self::TargetMet => "target_met",
+            Self::HoldoutFailed => "holdout_failed",
             Self::Unsatisfiable => "unsatisfiable_constraints",
             Self::Oscillation => "oscillation_detected",
             Self::SameTestRegressed => "same_test_regressed",
@@ -70,13 +74,14 @@ pub struct Stop {
 
 /// The stops in the order in which they are asked after an iteration. Time is asked twice: a worker or a check that ran into the
 /// end of it says nothing about the objective.
-const AFTER: [Ask; 12] = [
+const AFTER: [Ask; 13] = [
     Ask::RanIntoDeadline,
     Ask::Of(Limit::WorkerFailed),
     Ask::Of(Limit::Cost),
     Ask::Of(Limit::CostAnomaly),
     Ask::Of(Limit::Deadline),
     Ask::Of(Limit::TargetMet),
+    Ask::Of(Limit::HoldoutFailed),
     Ask::Of(Limit::Unsatisfiable),
     Ask::Of(Limit::Oscillation),
     Ask::Of(Limit::SameTestRegressed),
@@ -109,7 +114,7 @@ pub(super) fn after(case: Case<'_>, row: Row, outcome: Outcome) -> (Option<Stop>
         .map(|failing| case.state.counters.failing_sets.with(failing));
     let ending = Ending { case, row, outcome, sets };
     let mut asked = Vec::new();
-    for ask in AFTER {
+    for ask in AFTER.into_iter().filter(|ask| ask.is_asked(case.contract)) {
         let mut facts = Facts::default();
         let halts = ending.consider(ask, &mut facts);
         let limit = ask.limit();
@@ -122,6 +127,11 @@ pub(super) fn after(case: Case<'_>, row: Row, outcome: Outcome) -> (Option<Stop>
 }
 
 impl Ask {
+    /// Whether it is asked under this contract.
+    fn is_asked(self, contract: &Contract) -> bool {
+        self != Self::Of(Limit::HoldoutFailed) || contract.holdout.is_some()
+    }
+
     fn limit(self) -> Limit {
         match self {
             Self::RanIntoDeadline => Limit::Deadline,
@@ -158,6 +168,14 @@ impl Ending<'_> {
                 facts.is("row 19 applied", self.row == Row::TargetMet, true),
                 HaltReason::SuccessConditionMet,
             ),
+            Ask::Of(Limit::HoldoutFailed) => {
+                let failed = facts.is("row 17 applied", self.row == Row::HoldoutFailed, true);
+                let red = state.counters.holdout_red.unwrap_or(0).saturating_add(u32::from(failed));
+                (
+                    facts.at_least("times that the holdout was red", red, RED_LIMIT) && failed,
+                    HaltReason::RewardHackingDetected,
+                )
+            }
             Ask::Of(Limit::Unsatisfiable) => {
                 (self.contradiction(facts), HaltReason::UnsatisfiableConstraints)
             }

@@ -16,6 +16,7 @@ mod baseline;
 mod costs;
 mod facts;
 mod failing;
+mod holdout;
 mod limits;
 #[cfg(test)]
 mod oracle;
@@ -27,10 +28,11 @@ pub(crate) mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use baseline::{BaselineEvidence, TARGET_ALREADY_MET, after_baseline};
+pub use baseline::{BaselineEvidence, TARGET_ALREADY_MET, after_baseline, wants_holdout_of_base};
 pub use costs::Costs;
 pub use facts::{Comparison, Consideration, Given, Relation, Value};
 pub use failing::{FailingSets, History};
+pub use holdout::{HoldoutVerdict, wants_holdout};
 pub use limits::{Limit, Stop, before_start, remaining, reservation, trace_before_start};
 use rows::Case;
 pub use rows::Row;
@@ -103,6 +105,8 @@ pub struct Evidence {
     pub hit_deadline: bool,
     /// The check, if it was run.
     pub check: Option<CheckEvidence>,
+    /// Row 17: what the holdout said, if it was run.
+    pub holdout: Option<HoldoutVerdict>,
     /// What this iteration cost.
     pub usd: Option<MicroUsd>,
     /// Whether that is what the worker reported, and no guess.
@@ -162,17 +166,7 @@ pub fn decide(contract: &Contract, state: &State, evidence: &Evidence) -> Decisi
 pub fn trace(contract: &Contract, state: &State, evidence: &Evidence) -> Trace {
     let case = Case { contract, state, evidence };
     let mut rows = Vec::new();
-    // The last row applies to whatever is left.
-    let mut decided = (Row::MetricNotImproved, Outcome::Reject);
-    for row in Row::ALL {
-        let (outcome, considered) = row.consider(case);
-        rows.push(considered);
-        if let Some(outcome) = outcome {
-            decided = (row, outcome);
-            break;
-        }
-    }
-    let (row, outcome) = decided;
+    let (row, outcome) = first_row(case, &mut rows);
     if outcome == Outcome::Blocked {
         let halt = row.halt_reason();
         let decision = Decision {
@@ -212,6 +206,19 @@ pub fn trace(contract: &Contract, state: &State, evidence: &Evidence) -> Trace {
         exit_code: halt_reason.map_or(0, |reason| reason.exit_code().get()),
     };
     Trace { rows, stops, decision }
+}
+
+/// The first row that applies, with its outcome; `asked` gets what was compared on the way to it.
+fn first_row(case: Case<'_>, asked: &mut Vec<Consideration>) -> (Row, Outcome) {
+    for row in Row::ALL.into_iter().filter(|row| row.is_asked(case.contract)) {
+        let (outcome, considered) = row.consider(case);
+        asked.push(considered);
+        if let Some(outcome) = outcome {
+            return (row, outcome);
+        }
+    }
+    // The last row applies to whatever is left.
+    (Row::MetricNotImproved, Outcome::Reject)
 }
 
 /// Whether the target is met: the metric reached it and the check is passing.

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::testing::contract;
+use super::testing::{contract, contract_with_holdout};
 use super::tests::{any_evidence, any_state};
 use super::*;
 use crate::canonical::sha256_of;
@@ -44,6 +44,9 @@ fn row(contract: &Contract, state: &State, evidence: &Evidence) -> (Row, Outcome
         Some(metric) if !check.failed && metric.is_finite() => metric,
         _ => return (Row::VerifierFailed, Outcome::Reject),
     };
+    if evidence.holdout == Some(HoldoutVerdict::NoVerdict) {
+        return (Row::VerifierFailed, Outcome::Reject);
+    }
     if check.lost > 0 {
         return (Row::MetricIntegrityViolation, violation);
     }
@@ -52,6 +55,10 @@ fn row(contract: &Contract, state: &State, evidence: &Evidence) -> (Row, Outcome
     }
     if !check.regressed.is_empty() {
         return (Row::TestsRegressed, Outcome::Reject);
+    }
+    let held = contract.holdout.is_none() || evidence.holdout == Some(HoldoutVerdict::Passed);
+    if target_met(contract, metric, check.passing) && !held {
+        return (Row::HoldoutFailed, Outcome::Reject);
     }
     if target_met(contract, metric, check.passing) {
         return (Row::TargetMet, Outcome::Accept);
@@ -94,6 +101,9 @@ fn stop(
     }
     if row == Row::TargetMet {
         return Some(("target_met", HaltReason::SuccessConditionMet));
+    }
+    if row == Row::HoldoutFailed && counters.holdout_red.unwrap_or(0).saturating_add(1) >= 2 {
+        return Some(("holdout_failed", HaltReason::RewardHackingDetected));
     }
     let check = evidence.check.as_ref();
     if let Some(check) = check.filter(|_| !evidence.abandoned)
@@ -168,9 +178,9 @@ fn before(contract: &Contract, state: &State, elapsed: u64) -> Option<HaltReason
 prop_compose! {
     fn any_contract()(
         flags in any::<(bool, bool, bool, bool)>(), on_failure in 0_usize..3, unread in proptest::option::of(1_u32..4),
-        repeat in 0.0..2.0_f64,
+        repeat in 0.0..2.0_f64, holdout in any::<bool>(),
     ) -> Contract {
-        let mut contract = contract();
+        let mut contract = if holdout { contract_with_holdout() } else { contract() };
         contract.guards.on_violation = if flags.0 { OnViolation::Halt } else { OnViolation::Reject };
         contract.worker.on_failure = [OnFailure::Halt, OnFailure::Reject, OnFailure::Check][on_failure];
         contract.limits.unknown_cost = if flags.1 { UnknownCost::Stop } else { UnknownCost::Allow };
@@ -200,9 +210,10 @@ proptest! {
         prop_assert_eq!(&decision.outcome_reason, expected.as_str());
         prop_assert_eq!(decision.outcome, outcome);
         // The last row that was asked is the first that applies, and the table is asked from its top.
-        let at = Row::ALL.iter().position(|row| *row == expected).unwrap();
+        let table: Vec<Row> = Row::ALL.into_iter().filter(|row| row.is_asked(&contract)).collect();
+        let at = table.iter().position(|row| *row == expected).unwrap();
         prop_assert_eq!(rows.len(), at + 1);
-        for (considered, row) in rows.iter().zip(Row::ALL) {
+        for (considered, row) in rows.iter().zip(table) {
             prop_assert_eq!(considered.name, row.as_str());
             prop_assert_eq!(considered.applies, row == expected);
         }
@@ -218,7 +229,7 @@ proptest! {
                 prop_assert_eq!(last.name, name);
                 prop_assert_eq!(&decision.reason, name);
             } else {
-                prop_assert_eq!(stops.len(), 12);
+                prop_assert_eq!(stops.len(), 12 + usize::from(contract.holdout.is_some()));
             }
             prop_assert!(earlier.iter().all(|stop| !stop.applies));
         }

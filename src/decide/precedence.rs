@@ -1,6 +1,6 @@
 //! Which condition wins where two hold at once: every pair of rows and every pair of stops, not a sample.
 
-use super::testing::{contract, state};
+use super::testing::{contract_with_holdout, state};
 use super::*;
 use crate::ledger::record::Severity;
 use crate::ledger::state::{OpenFinding, Regressions};
@@ -15,7 +15,7 @@ struct Case {
 impl Case {
     /// Accepted, and nothing is wrong with it.
     fn new() -> Self {
-        let contract = contract();
+        let contract = contract_with_holdout();
         let state = state(&contract);
         let check =
             CheckEvidence { metric: Some(2.0), failing: Some(names("ab")), ..CheckEvidence::default() };
@@ -46,6 +46,12 @@ fn block(case: &mut Case) {
     case.state.findings = vec![open(Severity::Warn), open(Severity::Block)];
 }
 
+/// The check says that the target is met, and the holdout says this.
+fn meet(case: &mut Case, holdout: HoldoutVerdict) {
+    (case.check().metric, case.check().passing) = (Some(0.0), true);
+    case.evidence.holdout = Some(holdout);
+}
+
 type Condition = (&'static str, fn(&mut Case));
 
 /// The rows in their order, each with what makes it apply.
@@ -60,7 +66,8 @@ const ROWS: &[Condition] = &[
     ("metric_integrity_violation", |case| case.check().lost = 1),
     ("check_flaky", |case| case.check().flaky = true),
     ("tests_regressed", |case| case.check().regressed = names("x")),
-    ("target_met", |case| (case.check().metric, case.check().passing) = (Some(0.0), true)),
+    ("holdout_failed", |case| meet(case, HoldoutVerdict::Failed)),
+    ("target_met", |case| meet(case, HoldoutVerdict::Passed)),
     ("metric_improved", |_| ()),
 ];
 
@@ -98,7 +105,7 @@ fn an_interruption_wins_over_every_row_but_tampering() {
     }
 }
 
-/// The stops in their order, each with what makes it apply. `worker_failed`, `no_progress_limit` need a rejection, `target_met` and
+/// The stops in their order, each with what makes it apply. `worker_failed`, `holdout_failed`, `no_progress_limit` need a rejection, `target_met` and
 /// `unread_diffs_limit` an acceptance; the others come with either.
 const STOPS: &[Condition] = &[
     ("deadline", |case| case.evidence.hit_deadline = true),
@@ -110,7 +117,11 @@ const STOPS: &[Condition] = &[
         case.evidence.usd = Some(MicroUsd::from_micros(5));
     }),
     ("deadline", |case| case.evidence.elapsed_seconds = 600),
-    ("target_met", |case| (case.check().metric, case.check().passing) = (Some(0.0), true)),
+    ("target_met", |case| meet(case, HoldoutVerdict::Passed)),
+    ("holdout_failed", |case| {
+        case.state.counters.holdout_red = Some(1);
+        meet(case, HoldoutVerdict::Failed);
+    }),
     ("unsatisfiable_constraints", |case| {
         for set in ["ab", "b", "a", "b"] {
             push(case, set);
@@ -147,15 +158,20 @@ fn push(case: &mut Case, set: &str) {
 const IMPOSSIBLE: &[(&str, &str)] = &[
     // A worker that failed is rejected before its check, and without a check nothing goes round in circles.
     ("worker_failed", "target_met"),
+    ("worker_failed", "holdout_failed"),
     ("worker_failed", "unsatisfiable_constraints"),
     ("worker_failed", "oscillation_detected"),
     ("worker_failed", "same_test_regressed"),
     ("worker_failed", "unread_diffs_limit"),
     // A regression is a rejection.
     ("target_met", "same_test_regressed"),
+    // The holdout is asked only where none of the rows before it applies.
+    ("holdout_failed", "same_test_regressed"),
     ("same_test_regressed", "unread_diffs_limit"),
     // One needs a rejection, the other an acceptance.
+    ("target_met", "holdout_failed"),
     ("target_met", "no_progress_limit"),
+    ("holdout_failed", "unread_diffs_limit"),
     ("no_progress_limit", "unread_diffs_limit"),
 ];
 

@@ -1,7 +1,7 @@
 //! The rows: the first that applies gives the outcome.
 
 use super::facts::{Consideration, Facts};
-use super::{CheckEvidence, Evidence, Outcome};
+use super::{CheckEvidence, Evidence, HoldoutVerdict, Outcome};
 use crate::contract::{Contract, OnFailure, OnViolation};
 use crate::exit::HaltReason;
 use crate::ledger::state::State;
@@ -31,6 +31,8 @@ pub enum Row {
     CheckFlaky,
     /// Row 10.
     TestsRegressed,
+    /// Row 17.
+    HoldoutFailed,
     /// Row 19.
     TargetMet,
     /// Row 20.
@@ -50,7 +52,7 @@ pub(super) struct Case<'a> {
 
 impl Row {
     /// Every row, in order.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Abandoned,
         Self::VerifierDrift,
         Self::BlockedPathModified,
@@ -62,6 +64,7 @@ impl Row {
         Self::MetricIntegrityViolation,
         Self::CheckFlaky,
         Self::TestsRegressed,
+        Self::HoldoutFailed,
         Self::TargetMet,
         Self::MetricImproved,
         Self::MetricNotImproved,
@@ -81,6 +84,7 @@ impl Row {
             Self::MetricIntegrityViolation => "metric_integrity_violation",
             Self::CheckFlaky => "check_flaky",
             Self::TestsRegressed => "tests_regressed",
+            Self::HoldoutFailed => "holdout_failed",
             Self::TargetMet => "target_met",
             Self::MetricImproved => "metric_improved",
             Self::MetricNotImproved => "metric_not_improved",
@@ -101,10 +105,16 @@ impl Row {
             Self::MetricIntegrityViolation => 8,
             Self::CheckFlaky => 9,
             Self::TestsRegressed => 10,
+            Self::HoldoutFailed => 17,
             Self::TargetMet => 19,
             Self::MetricImproved => 20,
             Self::MetricNotImproved => 21,
         })
+    }
+
+    /// Whether it is asked under this contract.
+    pub(super) fn is_asked(self, contract: &Contract) -> bool {
+        self != Self::HoldoutFailed || contract.holdout.is_some()
     }
 
     /// Whether it decides without the check.
@@ -193,6 +203,12 @@ impl Row {
             Self::TestsRegressed => facts
                 .more("tests that passed at green and do not now", check.regressed.len(), 0)
                 .then_some(Outcome::Reject),
+            Self::HoldoutFailed => {
+                let met = met(contract, check, facts);
+                let passed = case.evidence.holdout == Some(HoldoutVerdict::Passed);
+                // A holdout that was not run has not passed either.
+                (facts.is("the holdout passed", passed, false) && met).then_some(Outcome::Reject)
+            }
             Self::TargetMet => met(contract, check, facts).then_some(Outcome::Accept),
             Self::MetricImproved => improves(case, check, facts).then_some(Outcome::Accept),
             _ => Some(Outcome::Reject),
@@ -213,7 +229,10 @@ fn no_verdict(evidence: &Evidence, facts: &mut Facts) -> bool {
     };
     let failed = facts.is("the check gave a verdict", !check.failed, false);
     let none = facts.is("there is a metric", check.metric.is_some_and(f64::is_finite), false);
-    failed || none
+    let unsaid = evidence.holdout.is_some_and(|holdout| {
+        facts.is("the holdout gave a verdict", holdout != HoldoutVerdict::NoVerdict, false)
+    });
+    failed || none || unsaid
 }
 
 fn met(contract: &Contract, check: &CheckEvidence, facts: &mut Facts) -> bool {

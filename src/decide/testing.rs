@@ -1,7 +1,8 @@
 //! Contracts and states for the tests of the decision and of the fold.
 
 use crate::canonical::read_canonical;
-use crate::contract::Contract;
+use crate::contract::frozen::HoldoutTerms;
+use crate::contract::{CommandLine, Contract, ReportFormat};
 use crate::ledger::fold::begin;
 use crate::ledger::state::{BaselineState, State};
 
@@ -43,6 +44,21 @@ pub fn contract() -> Contract {
     });
     let text = serde_json::to_string_pretty(&json).expect("it is JSON") + "\n";
     read_canonical(text.as_bytes()).expect("it is a contract")
+}
+
+/// The same with a holdout.
+pub fn contract_with_holdout() -> Contract {
+    let mut contract = contract();
+    contract.holdout = Some(HoldoutTerms {
+        command: CommandLine::Exec(vec!["./run.sh".to_owned()]),
+        folder: "/srv/holdout".to_owned(),
+        tree: contract.base.tree,
+        format: ReportFormat::None,
+        report: None,
+        timeout_seconds: 60,
+        success_exit_code: 0,
+    });
+    contract
 }
 
 /// The state of that loop after a baseline of 3.

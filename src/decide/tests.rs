@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 
-use super::testing::{contract, state};
+use super::testing::{contract, contract_with_holdout, state};
 use super::*;
 use crate::contract::{Direction, OnViolation};
 use crate::ledger::record::Severity;
@@ -91,6 +91,74 @@ fn each_row_gives_its_outcome() {
     assert_eq!(told(&equal), (Reject, S::Reject, same, same, None, 0));
     let abandoned = with(&|e| e.abandoned = true);
     assert_eq!(told(&abandoned), (Reject, S::Reject, "abandoned", "abandoned", None, 0));
+}
+
+#[test]
+fn a_red_holdout_rejects_and_the_second_ends_the_run() {
+    use HoldoutVerdict::{Failed, NoVerdict, Passed};
+    let contract = contract_with_holdout();
+    let mut state = state(&contract);
+    state.counters.holdout_red = Some(0);
+    let with = |state: &State, holdout| decide(&contract, state, &Evidence { holdout, ..evidence(0.0) });
+    let (failed, met) = ("holdout_failed", "target_met");
+    let once = with(&state, Some(Failed));
+    assert_eq!(told(&once), (Outcome::Reject, DecisionStatus::Reject, failed, failed, None, 0));
+    assert!(once.rollback_required);
+    let passed = with(&state, Some(Passed));
+    assert_eq!(
+        told(&passed),
+        (Outcome::Accept, DecisionStatus::AwaitingReview, met, met, Some("success_condition_met"), 10)
+    );
+    // A holdout that was not asked has not passed, and one without a verdict is a check without one.
+    assert_eq!(with(&state, None).outcome_reason, failed);
+    let silent = with(&state, Some(NoVerdict));
+    assert_eq!(
+        told(&silent),
+        (Outcome::Reject, DecisionStatus::Reject, "verifier_failed", "verifier_failed", None, 0)
+    );
+    state.counters.holdout_red = Some(1);
+    assert_eq!(with(&state, Some(NoVerdict)).halt_reason, None);
+    assert_eq!(with(&state, Some(Passed)).outcome_reason, met);
+    assert_eq!(
+        told(&with(&state, Some(Failed))),
+        (Outcome::Reject, DecisionStatus::Stopped, failed, failed, Some("reward_hacking_detected"), 13)
+    );
+}
+
+#[test]
+fn a_holdout_is_asked_only_where_the_candidate_would_be_accepted_for_meeting_the_target() {
+    let contract = contract_with_holdout();
+    let state = state(&contract);
+    assert!(wants_holdout(&contract, &state, &evidence(0.0)));
+    let said = Evidence { holdout: Some(HoldoutVerdict::Failed), ..evidence(0.0) };
+    assert!(wants_holdout(&contract, &state, &said), "what it said does not matter");
+    assert!(!wants_holdout(&contract, &state, &evidence(2.0)), "an improvement is not the target");
+    let drifted = Evidence { drifted: 1, ..evidence(0.0) };
+    assert!(!wants_holdout(&contract, &state, &drifted));
+    let mut regressed = evidence(0.0);
+    regressed.check.as_mut().unwrap().regressed = vec!["t1".to_owned()];
+    assert!(!wants_holdout(&contract, &state, &regressed));
+    let mut failing = evidence(0.0);
+    failing.check.as_mut().unwrap().passing = false;
+    assert!(!wants_holdout(&contract, &state, &failing));
+    assert!(!wants_holdout(&testing::contract(), &state, &evidence(0.0)), "there is none");
+}
+
+#[test]
+fn the_green_of_a_renewal_is_reviewed_only_if_the_holdout_passes_too() {
+    let mut contract = contract_with_holdout();
+    let base = |contract: &Contract, holdout| {
+        let shown =
+            BaselineEvidence { flaky: false, metric: Some(0.0), passing: true, target_met: true, holdout };
+        after_baseline(contract, shown).0.map(|(halt, _)| halt)
+    };
+    assert_eq!(base(&contract, None), Some(HaltReason::NoActionableTasks));
+    contract.parent = Some(contract.base.commit);
+    assert_eq!(base(&contract, None), None);
+    assert_eq!(base(&contract, Some(HoldoutVerdict::Failed)), None);
+    assert_eq!(base(&contract, Some(HoldoutVerdict::Passed)), Some(HaltReason::SuccessConditionMet));
+    contract.holdout = None;
+    assert_eq!(base(&contract, None), Some(HaltReason::SuccessConditionMet));
 }
 
 #[test]
@@ -269,11 +337,15 @@ prop_compose! {
         counts in (0_usize..2, 0_usize..2, 0_usize..2, 0_usize..2), flags in any::<(bool, bool, bool, bool)>(),
         check in proptest::option::of(any_check()), usd in proptest::option::of(any::<u64>()), tokens in any::<u64>(),
         elapsed_seconds in any::<u64>(),
+        holdout in proptest::option::of(prop_oneof![
+            Just(HoldoutVerdict::Passed), Just(HoldoutVerdict::Failed), Just(HoldoutVerdict::NoVerdict),
+        ]),
     ) -> Evidence {
         Evidence {
             drifted: counts.0, blocked_paths: counts.1, tampered: counts.2, outside: counts.3,
             unchanged: flags.0, worker_failed: flags.1, hit_deadline: flags.2, abandoned: flags.3,
             check, usd: usd.map(MicroUsd::from_micros), cost_known: flags.1, tokens, elapsed_seconds,
+            holdout,
         }
     }
 }
@@ -285,12 +357,14 @@ prop_compose! {
         sets in proptest::collection::vec(any_set(), 0..8), oscillations in any::<u32>(), noise in any_metric(),
         regressed in proptest::collection::btree_map("[a-d]", any::<u32>(), 0..4), unread in any::<u32>(),
         costs in proptest::collection::vec(any::<u64>(), 0..6), blocked in proptest::bool::weighted(0.1),
+        red in proptest::option::of(0_u32..3),
     ) -> State {
         let mut state = state(&contract());
         state.iteration = iteration;
         state.best_metric = best;
         state.cumulative_usd = MicroUsd::from_micros(usd);
         state.counters.accepted = accepted;
+        state.counters.holdout_red = red;
         state.counters.no_progress = no_progress;
         state.counters.tokens = tokens;
         state.counters.unknown_costs = unknown;
@@ -350,6 +424,16 @@ proptest! {
             let better = state.best_metric.is_none_or(|best| metric < best);
             prop_assert!(better || target_met(&contract, metric, evidence.check.unwrap().passing));
         }
+    }
+
+    #[test]
+    fn no_target_is_met_without_the_holdout(state in any_state(), evidence in any_evidence()) {
+        let contract = contract_with_holdout();
+        let decision = decide(&contract, &state, &evidence);
+        let met = decision.outcome_reason == "target_met";
+        prop_assert!(!met || evidence.holdout == Some(HoldoutVerdict::Passed), "{:?}", decision);
+        let unsaid = Evidence { holdout: None, ..evidence.clone() };
+        prop_assert!(!decide(&contract, &state, &unsaid).improved || !wants_holdout(&contract, &state, &unsaid));
     }
 
     #[test]

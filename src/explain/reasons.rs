@@ -61,6 +61,7 @@ impl Watch {
                     metric: body.check.metric,
                     passing: body.check.passing,
                     target_met: body.target_met,
+                    holdout: body.holdout.as_ref().map(|holdout| holdout.verdict),
                 }));
             }
             Body::Iteration(body) if self.wanted.is_none_or(|wanted| wanted == body.receipt.iteration) => {

@@ -5,13 +5,14 @@ use super::session::{Session, halt_body};
 use crate::check::Format;
 use crate::contract::Contract;
 use crate::contract::file::MetricSource as MetricFrom;
-use crate::decide::target_met;
+use crate::decide::{HoldoutVerdict, target_met, wants_holdout_of_base};
 use crate::error::{Error, Result};
 use crate::exit::HaltReason;
 use crate::ledger::append::{EvidenceFile, draft};
+use crate::ledger::holdout::NO_PROGRAM;
 use crate::ledger::message::one_line;
 use crate::ledger::observe::{Compared, Observed, observe};
-use crate::ledger::receipt::{CheckReceipt, SandboxReceipt};
+use crate::ledger::receipt::{CheckReceipt, HoldoutReceipt, SandboxReceipt};
 use crate::ledger::record::{BaselineBody, Body, Role};
 
 /// What the check says of the base.
@@ -38,7 +39,7 @@ impl Measured {
         let own_end = run.ended == "itself"
             && match (run.exit_code, run.signal) {
                 (Some(code), _) => {
-                    code != i32::from(contract.check.success_exit_code) && !NOT_STARTED.contains(&code)
+                    code != i32::from(contract.check.success_exit_code) && !NO_PROGRAM.contains(&code)
                 }
                 // Whoever fixes a crash begins with one. The kernel's own (out of memory) tells nothing of the code.
                 (None, signal) => signal != Some(SIGKILL),
@@ -70,8 +71,15 @@ impl Measured {
     }
 }
 
-/// Exit codes of a shell that did not start what it was told to.
-const NOT_STARTED: [i32; 2] = [126, 127];
+/// What came of asking the holdout about the base.
+enum Asked {
+    /// It was not needed.
+    Not,
+    /// Somebody ended it.
+    Interrupted,
+    /// This.
+    Said(Box<HoldoutReceipt>),
+}
 
 /// The number of the signal that nothing survives, on every system.
 const SIGKILL: i32 = 9;
@@ -104,6 +112,26 @@ impl Session<'_> {
         Ok(Some(Measured { observed, sandbox, evidence, target_met }))
     }
 
+    /// Asks the holdout about the green that a renewal goes on from, if that would be reviewed as it is.
+    fn holdout_of_base(&self, target_met: bool) -> Result<Asked> {
+        let contract = &self.tip.contract;
+        if !wants_holdout_of_base(contract, target_met) {
+            return Ok(Asked::Not);
+        }
+        (self.say)(&format!("{}: baseline: holdout", self.id));
+        let Some(receipt) = self.run_holdout(BASELINE, contract.base.tree, self.repo.gix())? else {
+            return Ok(Asked::Interrupted);
+        };
+        match &receipt.problem {
+            None => Ok(Asked::Said(Box::new(receipt))),
+            Some(problem) => Err(Error::workspace(format!(
+                "the holdout gives no verdict on the base {}: {problem}",
+                contract.base.commit.short()
+            ))
+            .hint(format!("mend what is missing on this machine, then go on: git loop run {}", self.id))),
+        }
+    }
+
     /// Nobody shall pay for attempts that cannot be judged. Nothing is recorded, so that the next run measures anew: what
     /// is at fault may be this machine.
     fn without_verdict(&self, measured: &Measured, problem: &str) -> Error {
@@ -119,7 +147,7 @@ impl Session<'_> {
             "the check gives no verdict on the base {}, neither green nor red: {problem}",
             contract.base.commit.short()
         ));
-        if measured.observed.receipt.run.exit_code.is_some_and(|code| NOT_STARTED.contains(&code)) {
+        if measured.observed.receipt.run.exit_code.is_some_and(|code| NO_PROGRAM.contains(&code)) {
             error = error.hint("a program that it starts is not found or not executable in the sandbox");
         }
         if matches!(contract.metric.from, MetricFrom::Regex | MetricFrom::Json)
@@ -144,6 +172,12 @@ impl Session<'_> {
             return Err(self.without_verdict(&measured, problem));
         }
         let Measured { observed, sandbox, evidence, target_met } = measured;
+        let holdout = match self.holdout_of_base(target_met)? {
+            Asked::Not => None,
+            Asked::Interrupted => return Ok(false),
+            Asked::Said(receipt) => Some(*receipt),
+        };
+        let red = holdout.as_ref().is_some_and(|holdout| holdout.verdict == HoldoutVerdict::Failed);
         let metric = observed.receipt.metric;
         let problem = observed.receipt.problem.clone();
         let base = self.tip.contract.base.commit;
@@ -151,6 +185,7 @@ impl Session<'_> {
             Body::Baseline(Box::new(BaselineBody {
                 base,
                 check: observed.receipt,
+                holdout,
                 sandbox,
                 target_met,
                 evidence,
@@ -170,6 +205,12 @@ impl Session<'_> {
             _ if flaky => {
                 (self.say)(&format!(
                     "{}: baseline: the runs of the check do not agree with each other",
+                    self.id
+                ));
+            }
+            (Some(metric), _) if red => {
+                (self.say)(&format!(
+                    "{}: baseline: {name} {metric}: the target is met, and the holdout is red",
                     self.id
                 ));
             }

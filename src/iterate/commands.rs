@@ -33,13 +33,13 @@ use crate::worktree::{self, CheckoutOptions, LinkedWorktree, WarmLayers};
 const MAX_EVIDENCE: u64 = 1024 * 1024;
 
 /// The fixed moment that tools which embed a date are told, for checks that are the same every day.
-const SOURCE_DATE_EPOCH: i64 = 946_684_800;
+pub(super) const SOURCE_DATE_EPOCH: i64 = 946_684_800;
 
 /// The name of the check's run on the base, where those of iterations have their environment's id.
 pub(super) const BASELINE: &str = "baseline";
 /// What worker and check are given of the host.
 pub(super) struct Tools {
-    host: environment::HostEnv,
+    pub(super) host: environment::HostEnv,
     toolchain: OnceCell<Toolchain>,
 }
 
@@ -423,14 +423,14 @@ impl Session<'_> {
     }
 
     /// The time-out of a step, and whether it is the end of the loop's time.
-    fn time_for(&self, seconds: u64) -> (Duration, bool) {
+    pub(super) fn time_for(&self, seconds: u64) -> (Duration, bool) {
         let left = self.seconds_left().max(1);
         (Duration::from_secs(seconds.min(left)), left <= seconds)
     }
 
     /// Where cargo builds: outside of the tree, so that nothing of it is judged or becomes part of a candidate. Nothing where
     /// the folder in the tree is a warm one, or cargo is not used.
-    fn cargo_target(&self, scratch: &Scratch) -> Result<Option<(OsString, OsString)>> {
+    pub(super) fn cargo_target(&self, scratch: &Scratch) -> Result<Option<(OsString, OsString)>> {
         let contract = &self.tip.contract;
         let warm = contract.worktree.warm.iter().any(|folder| folder == "target");
         if warm || !contract.sandbox.presets.contains(&Preset::Cargo) {
@@ -466,13 +466,8 @@ impl Session<'_> {
         self.tools.toolchain(&self.tip.contract)
     }
 
-    fn read_only(&self) -> Vec<PathBuf> {
-        let home = self.host.home_dir();
-        let expand = |path: &String| match (path.strip_prefix("~/"), home) {
-            (Some(rest), Some(home)) => home.join(rest),
-            _ => self.host.absolute(path),
-        };
-        self.tip.contract.sandbox.read_only.iter().map(expand).collect()
+    pub(super) fn read_only(&self) -> Vec<PathBuf> {
+        read_only(self.host, &self.tip.contract)
     }
 
     fn head_tail(&self) -> usize {
@@ -631,6 +626,15 @@ pub(super) fn argv(
     Ok(argv)
 }
 
+/// What the contract lets worker and check read besides, on this machine.
+pub(super) fn read_only(host: &HostEnv, contract: &Contract) -> Vec<PathBuf> {
+    let expand = |path: &String| match (path.strip_prefix("~/"), host.home_dir()) {
+        (Some(rest), Some(home)) => home.join(rest),
+        _ => host.absolute(path),
+    };
+    contract.sandbox.read_only.iter().map(expand).collect()
+}
+
 /// The absolute folders of the user's own `PATH`.
 pub(super) fn user_path(host: &HostEnv) -> Vec<PathBuf> {
     let path = host.var("PATH").unwrap_or_default();
@@ -643,7 +647,7 @@ pub(super) fn search_dirs(toolchain: &Toolchain) -> Vec<PathBuf> {
 }
 
 /// A fresh `HOME` with what the toolchain wants in it.
-fn make_home(place: &Path, toolchain: &Toolchain) -> Result<Home> {
+pub(super) fn make_home(place: &Path, toolchain: &Toolchain) -> Result<Home> {
     let home =
         environment::fresh_home(place).or_workspace(|| format!("{} cannot be made", place.display()))?;
     environment::link_home(&home, toolchain).or_workspace(|| "the toolchain cannot be linked".to_owned())?;
@@ -688,7 +692,7 @@ fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     bytes.replace(from, to)
 }
 
-fn network(terms: NetworkTerms) -> Network {
+pub(super) fn network(terms: NetworkTerms) -> Network {
     match terms {
         NetworkTerms::None => Network::None,
         NetworkTerms::Host => Network::Host,
@@ -716,7 +720,7 @@ pub(super) fn cost_receipt(usage: usage::Usage) -> CostReceipt {
     }
 }
 
-fn run_receipt(argv: &[OsString], outcome: &Outcome, is_deadline: bool) -> RunReceipt {
+pub(super) fn run_receipt(argv: &[OsString], outcome: &Outcome, is_deadline: bool) -> RunReceipt {
     let (exit_code, signal) = match outcome.exit {
         Exit::Code(code) => (Some(code), None),
         Exit::Signal(signal) => (None, Some(signal)),
@@ -779,7 +783,7 @@ fn failure(run: &RunReceipt) -> Option<String> {
 }
 
 /// Whether the folder of `path` is in `place`, whatever links a command has made on the way.
-fn is_inside(place: &Path, path: &Path) -> bool {
+pub(super) fn is_inside(place: &Path, path: &Path) -> bool {
     let real = |path: &Path| path.canonicalize().ok();
     match (real(place), path.parent().and_then(real)) {
         (Some(place), Some(folder)) => folder.starts_with(place),
@@ -788,7 +792,7 @@ fn is_inside(place: &Path, path: &Path) -> bool {
 }
 
 /// The first `limit` bytes of a regular file; no link is followed.
-fn read_capped(path: &Path, limit: u64) -> Option<Vec<u8>> {
+pub(super) fn read_capped(path: &Path, limit: u64) -> Option<Vec<u8>> {
     let meta = fs::symlink_metadata(path).ok()?;
     if !meta.is_file() {
         return None;

@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 
 use crate::contract::{CommandLine, Contract};
+use crate::decide::HoldoutVerdict;
 use crate::escape::{escape_line, escape_terminal};
 use crate::ledger::receipt::{ContextEntry, Receipt};
 use crate::ledger::record::{BaselineBody, Remaining};
@@ -59,6 +60,12 @@ pub fn render(material: &Material<'_>) -> String {
         "- These judge you and are frozen, adding to them counts as tampering: {}",
         patterns(&contract.paths.check)
     );
+    if contract.holdout.is_some() {
+        let _ = writeln!(
+            text,
+            "- Once the goal is reached a second check runs, which you cannot see: meet the objective, not the check"
+        );
+    }
     if !contract.paths.blocked.is_empty() {
         let _ = writeln!(text, "- Never change: {}", patterns(&contract.paths.blocked));
     }
@@ -126,6 +133,14 @@ fn earlier(receipt: &Receipt) -> String {
         if let Some(problem) = &check.problem {
             let _ = write!(line, "; {}", escape_line(problem));
         }
+    }
+    // Only the verdict: how many of its tests failed would be something to climb by.
+    match receipt.holdout.as_ref().map(|holdout| holdout.verdict) {
+        Some(HoldoutVerdict::Failed) => line.push_str("; the second check, which you cannot see, failed"),
+        Some(HoldoutVerdict::NoVerdict) => {
+            line.push_str("; the second check, which you cannot see, gave no verdict");
+        }
+        Some(HoldoutVerdict::Passed) | None => {}
     }
     for violation in receipt.guards.drift.iter().chain(&receipt.guards.blocked).take(5) {
         let _ = write!(line, "; {}: {}", escape_line(&violation.path), escape_line(&violation.what));

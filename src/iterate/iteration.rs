@@ -4,16 +4,17 @@ use std::collections::BTreeMap;
 
 use super::commands::{CheckRuns, WorkerRun};
 use super::context::{self, Material};
+use super::holdout::Held;
 use super::session::{Session, halt_body, verified_tip};
 use super::tamper;
 use crate::decide;
-use crate::error::{Kind, Result, ResultExt};
+use crate::error::{Error, Kind, Result, ResultExt};
 use crate::git::{Durability, Expect};
 use crate::ledger::append::{EvidenceFile, Move, Tip, draft, write_signed};
 use crate::ledger::observe::{Compared, observe};
 use crate::ledger::receipt::{
     ChangesReceipt, CheckReceipt, ContextEntry, CostBasis, CostReceipt, GuardViolation, GuardsReceipt,
-    OutsideReceipt, RECEIPT_SCHEMA, Receipt, SandboxReceipt, WorkerReceipt,
+    HoldoutReceipt, OutsideReceipt, RECEIPT_SCHEMA, Receipt, SandboxReceipt, WorkerReceipt,
 };
 use crate::ledger::record::{Body, CheckpointBody, HaltedBy, IterationBody, Role};
 use crate::ledger::rederive::{
@@ -43,9 +44,12 @@ pub(super) struct Draft {
     pub changes: ChangesReceipt,
     pub guards: GuardsReceipt,
     pub check: Option<CheckReceipt>,
+    pub holdout: Option<HoldoutReceipt>,
     pub sandbox: SandboxReceipt,
     pub evidence: Vec<EvidenceFile>,
     pub facts: decide::Evidence,
+    /// Why the run ends once this is recorded, although the loop does not.
+    pub fault: Option<Error>,
 }
 
 impl Draft {
@@ -78,10 +82,22 @@ impl Draft {
                 outside: Vec::new(),
             },
             check: None,
+            holdout: None,
             sandbox: SandboxReceipt { worker: None, check: None },
             evidence: Vec::new(),
             facts: decide::Evidence::default(),
+            fault: None,
         }
+    }
+}
+
+impl Draft {
+    /// Takes back what was seen of the check and the holdout: an iteration that is abandoned has neither, nor a file that a verdict
+    /// would rest on.
+    fn forget_check(&mut self) {
+        self.evidence.retain(|file| file.name.starts_with("worker.") || file.name == "context.md");
+        (self.check, self.facts.check) = (None, None);
+        (self.holdout, self.facts.holdout) = (None, None);
     }
 }
 
@@ -91,7 +107,8 @@ impl Session<'_> {
         let (draft, context_text) = self.checkpoint()?;
         let number = draft.iteration;
         (self.say)(&format!("{}: iteration {number}: worker", self.id));
-        let done = self.attempt(draft, &context_text)?;
+        let mut done = self.attempt(draft, &context_text)?;
+        let fault = done.fault.take();
         let kept = |name: &str| done.evidence.iter().find(|file| file.name == name);
         let last_words = kept("worker.stderr")
             .or_else(|| kept("worker.log"))
@@ -106,7 +123,7 @@ impl Session<'_> {
                 }
             }
         }
-        Ok(())
+        fault.map_or(Ok(()), Err)
     }
 
     /// Announces the iteration: a signed checkpoint, which is also the write-ahead intent.
@@ -211,7 +228,17 @@ impl Session<'_> {
             return Ok(self.abandon(draft, "interrupted while the check ran"));
         }
         self.judge_check(&mut draft, check_tree, run)?;
-        Ok(draft)
+        match self.hold_out(&mut draft, tree, &trees) {
+            Ok(Held::Done) => Ok(draft),
+            Ok(Held::Interrupted) => Ok(self.abandon(draft, "interrupted while the holdout ran")),
+            // The candidate is not at fault, and what was paid for is put down.
+            Err(error) => {
+                let mut draft =
+                    self.abandon(draft, &format!("the holdout could not be asked: {}", error.message()));
+                draft.fault = Some(error);
+                Ok(draft)
+            }
+        }
     }
 
     /// Makes the candidate of `tree`, moves `head` to it and looks at what it changed.
@@ -307,8 +334,7 @@ impl Session<'_> {
             None => why.to_owned(),
         });
         draft.facts.abandoned = true;
-        draft.check = None;
-        draft.facts.check = None;
+        draft.forget_check();
         if draft.cost.usd.is_none() || draft.cost.basis != CostBasis::Reported {
             self.charge_reservation(&mut draft);
         }
@@ -411,8 +437,7 @@ impl Session<'_> {
                 if self.tip.state.phase == Phase::Halted && draft.abandoned.is_none() {
                     draft.abandoned = Some("an operator stopped the loop".to_owned());
                     draft.facts.abandoned = true;
-                    draft.check = None;
-                    draft.facts.check = None;
+                    draft.forget_check();
                 }
                 Ok(true)
             }
@@ -487,6 +512,7 @@ impl Session<'_> {
             changes: draft.changes.clone(),
             guards: draft.guards.clone(),
             check: draft.check.clone(),
+            holdout: draft.holdout.clone(),
             sandbox: draft.sandbox.clone(),
             elapsed_seconds: draft.facts.elapsed_seconds,
             decision: decide::decide(contract, &self.tip.state, &draft.facts),

@@ -9,6 +9,7 @@
 //! | `preflight` | what must hold before a worker is paid |
 //! | `baseline`, `iteration` | the check on the base; one iteration from checkpoint to record |
 //! | `commands` | the worker and the check as processes, and what they left |
+//! | `holdout` | the second check that no worker can see: its folder, where it may lie, its run |
 //! | `places`, `cleaner` | the folders of one environment, and their removal |
 //! | [`context`] | what a worker is given to read |
 //! | [`tamper`] | what a worker must leave alone besides files |
@@ -21,6 +22,7 @@ mod baseline;
 mod cleaner;
 mod commands;
 pub mod context;
+mod holdout;
 pub mod interrupt;
 mod iteration;
 pub mod outside;

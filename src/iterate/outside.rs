@@ -2,6 +2,7 @@
 //! elsewhere too, a signed verdict. The same guards, the same decision, the same records.
 
 use super::commands::{CheckRuns, cost_receipt, usage_name};
+use super::holdout::Held;
 use super::iteration::Draft;
 use super::session::{Session, SessionOptions};
 use crate::decide::before_start;
@@ -272,7 +273,10 @@ impl Session<'_> {
             return Ok(self.abandon(draft, "interrupted while the check ran"));
         }
         self.judge_check(&mut draft, check_tree, runs)?;
-        Ok(draft)
+        match self.hold_out(&mut draft, tree, &trees)? {
+            Held::Done => Ok(draft),
+            Held::Interrupted => Ok(self.abandon(draft, "interrupted while the holdout ran")),
+        }
     }
 
     /// A verified outside verdict in the place of a run of the check.

@@ -85,7 +85,7 @@ fn is_environment(rest: &str) -> bool {
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let numbered = rest.rsplit_once('-').filter(|(name, number)| name.ends_with("-check") && digits(number));
     let rest = numbered.map_or(rest, |(name, _)| name);
-    let name = rest.strip_suffix("-check").unwrap_or(rest);
+    let name = rest.strip_suffix("-check").or_else(|| rest.strip_suffix("-holdout")).unwrap_or(rest);
     name == "baseline" || (name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 

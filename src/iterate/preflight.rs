@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use gix::objs::tree::EntryKind;
 
 use super::commands::{Tools, argv, is_relative};
+use super::holdout;
 use super::session::{Session, check_is_elsewhere, choose_adapter};
 use crate::contract::{CommandLine, Contract};
 use crate::error::{Error, Result, ResultExt};
@@ -29,6 +30,7 @@ impl Session<'_> {
             find_program(self.repo, contract, role, green, &dirs, &self.places.worktrees)
                 .map_err(|missing| self.for_frozen(missing))?;
         }
+        holdout::is_fit(self.repo, self.host, &self.tools, contract)?;
         for name in &contract.worker.env {
             if self.host.var(name).is_none() {
                 (self.say)(&format!("note: {name} is not set; the contract passes it to the worker"));

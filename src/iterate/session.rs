@@ -2,6 +2,7 @@
 
 use crate::at::At;
 use crate::contract::file::History as HistoryTerms;
+use crate::contract::frozen::HoldoutTerms;
 use crate::contract::{Adapter, Contract, Guards};
 use crate::decide::{before_start, remaining};
 use crate::error::{Error, Result, ResultExt};
@@ -336,6 +337,8 @@ pub struct Rehearsal {
     pub problem: Option<String>,
     /// Whether a run would stop before its first worker, as there is nothing to measure against.
     pub no_verdict: bool,
+    /// The holdout, which a rehearsal looks at and does not run.
+    pub holdout: Option<HoldoutTerms>,
     /// The end of what the check printed: name of the evidence and text. Nothing of a rehearsal is kept.
     pub printed: Vec<(String, String)>,
     /// The failing tests.
@@ -386,6 +389,7 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
     let receipt = measured.observed.receipt;
     Ok(Rehearsal {
         no_verdict,
+        holdout: contract.holdout.clone(),
         printed,
         metric_name: contract.metric.name.clone(),
         target: contract.metric.target,

@@ -2,6 +2,7 @@
 
 use gix::ObjectId;
 
+use super::holdout;
 use crate::at::At;
 use crate::contract::file::History;
 use crate::contract::resolve::resolve;
@@ -61,12 +62,17 @@ pub fn freeze(
     };
     let starter = starter.cloned().ok_or_else(|| Error::workspace("the signing key has no principal"))?;
     let resolved = resolve(repo, id, file, base, trust, &starter)?;
-    let contract = resolved.contract;
+    let (mut contract, mut warnings) = (resolved.contract, resolved.warnings);
+    if let Some(terms) = &file.holdout {
+        let (terms, told) = holdout::freeze(repo, &contract, terms)?;
+        contract.holdout = Some(terms);
+        warnings.extend(told);
+    }
     if contract.sandbox.worker_history == History::Open && !contract.sandbox.allowed.contains(&Adapter::None)
     {
         return Err(open_history_is_closed(id.as_str()));
     }
-    Ok((contract, starter, resolved.warnings))
+    Ok((contract, starter, warnings))
 }
 
 /// The refusal of `history = "open"` under an adapter that closes the repository. Only its objects could be opened to a

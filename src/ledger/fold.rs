@@ -7,7 +7,9 @@ use super::state::{
     OpenFinding, Phase, Regressions, STATE_SCHEMA, SameFailures, Signer, State,
 };
 use crate::contract::{Class, Contract};
-use crate::decide::{BaselineEvidence, Costs, FailingSets, Outcome, after_baseline, before_start};
+use crate::decide::{
+    BaselineEvidence, Costs, FailingSets, HoldoutVerdict, Outcome, after_baseline, before_start,
+};
 use crate::exit::HaltReason;
 use crate::money::MicroUsd;
 
@@ -77,7 +79,7 @@ pub fn begin(contract: &Contract) -> State {
             costs: Costs::default(),
             best_noise: None,
             green_tests: None,
-            holdout_red: None,
+            holdout_red: contract.holdout.as_ref().map(|_| 0),
             local_defenses: None,
         },
         checkpoint: None,
@@ -146,6 +148,7 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
                 metric: check.metric,
                 passing: check.passing,
                 target_met: body.target_met,
+                holdout: body.holdout.as_ref().map(|holdout| holdout.verdict),
             };
             state.due_halt = after_baseline(contract, shown).0.map(|(halt_reason, reason)| DueHalt {
                 by: HaltedBy::Baseline,
@@ -386,6 +389,10 @@ fn count_iteration(contract: &Contract, state: &mut State, receipt: &Receipt) {
 
     if receipt.abandoned.is_none() {
         count_failing(&mut state.counters, receipt.check.as_ref());
+        let red = receipt.holdout.as_ref().is_some_and(|holdout| holdout.verdict == HoldoutVerdict::Failed);
+        if let Some(count) = &mut state.counters.holdout_red {
+            *count += u32::from(red);
+        }
         if decision.outcome == Outcome::Accept {
             state.counters.no_progress = 0;
         } else {

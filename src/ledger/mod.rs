@@ -11,12 +11,14 @@
 //! | [`parent`] | what a renewed contract says of its parent, compared with the parent's ledger |
 //! | [`waypoint`] | up to where a ledger was verified before, for whoever appends to it |
 //! | [`glance`] | the two ends of a chain only, for lists |
+//! | [`holdout`] | what a holdout's end comes to |
 //! | [`observe`] and [`rederive`] | what a check showed; every verdict and decision again from the evidence |
 //! | [`trust`] | the trust root: who is known here, and which keys are revoked |
 
 pub mod append;
 pub mod fold;
 pub mod glance;
+pub mod holdout;
 pub mod load;
 pub mod message;
 pub mod observe;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::decide::Decision;
+use crate::decide::{Decision, HoldoutVerdict};
 use crate::money::MicroUsd;
 use crate::oid::Oid;
 use crate::sandbox::Enforcement;
@@ -55,6 +55,9 @@ pub struct Receipt {
     pub guards: GuardsReceipt,
     /// The one capture of the check; null if an earlier row decided.
     pub check: Option<CheckReceipt>,
+    /// What the holdout said; absent where it was not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holdout: Option<HoldoutReceipt>,
     /// What isolation the worker and the check had.
     pub sandbox: SandboxReceipt,
     /// Seconds since the first checkpoint, without the time between a halt and its resumption.
@@ -259,6 +262,23 @@ impl CheckReceipt {
     pub fn failing_set(&self) -> Option<&[String]> {
         if self.problem.is_some() || self.partial { None } else { self.failures.as_deref() }
     }
+}
+
+/// The run of a holdout. Nothing that it printed or wrote is kept anywhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HoldoutReceipt {
+    /// The git tree id of the folder, as it was copied for this run.
+    pub folder: Oid,
+    /// The run.
+    pub run: RunReceipt,
+    /// What it comes to.
+    pub verdict: HoldoutVerdict,
+    /// How many of its tests failed; null where its format has no tests, or without a complete report.
+    pub failing: Option<u64>,
+    /// Why there is no verdict; null if there is one.
+    pub problem: Option<String>,
+    /// What isolation it had.
+    pub sandbox: Enforcement,
 }
 
 /// One of several runs of a check on one tree.

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::receipt::{CheckReceipt, ContextEntry, Receipt, SandboxReceipt};
+use super::receipt::{CheckReceipt, ContextEntry, HoldoutReceipt, Receipt, SandboxReceipt};
 use crate::at::At;
 use crate::canonical::{self, CanonicalError};
 use crate::exit::HaltReason;
@@ -199,6 +199,9 @@ pub struct BaselineBody {
     pub base: Oid,
     /// The one capture of the check.
     pub check: CheckReceipt,
+    /// What the holdout said of it; absent where it was not run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub holdout: Option<HoldoutReceipt>,
     /// What isolation the check had.
     pub sandbox: SandboxReceipt,
     /// Whether the base already meets the target.

@@ -2,6 +2,7 @@
 
 use gix::bstr::{BString, ByteSlice};
 
+use super::holdout::holdout_fits;
 use super::load::read as read_bounded;
 use super::observe::{
     Capture, Compared, Observed, Sample, evidence_name, has_metric_source, has_verdict, observe,
@@ -17,7 +18,10 @@ use super::trust::{NotTrusted, TrustRoot};
 use crate::at::At;
 use crate::check::TestSets;
 use crate::contract::{CommandLine, Contract, Guards, NetworkTerms, PathSets};
-use crate::decide::{Evidence, decide, decides_without_check, remaining, reservation, target_met};
+use crate::decide::{
+    Evidence, decide, decides_without_check, remaining, reservation, target_met, wants_holdout,
+    wants_holdout_of_base,
+};
 use crate::escape::escape_path;
 use crate::git::{Bound, ObjectError, Repo, TreesInMemory};
 use crate::guard::tree::Mode;
@@ -123,6 +127,8 @@ pub fn rederive(
                 .metric
                 .is_some_and(|metric| target_met(context.contract, metric, observed.evidence.passing));
             same("target_met", &body.target_met, &met)?;
+            same("holdout", &body.holdout.is_some(), &wants_holdout_of_base(contract, met))?;
+            holdout_fits(contract, body.holdout.as_ref())?;
             kept_whole(context, &body.evidence)?;
             Ok(None)
         }
@@ -161,6 +167,7 @@ fn iteration(
         same("receipt.cost.usd", &receipt.cost.usd, &Some(MicroUsd::ZERO))?;
     }
     consistent(contract, receipt)?;
+    holdout_fits(contract, receipt.holdout.as_ref())?;
     for enforced in [&receipt.sandbox.worker, &receipt.sandbox.check].into_iter().flatten() {
         same("receipt.sandbox", &is_allowed(contract, enforced), &true)?;
     }
@@ -178,6 +185,7 @@ fn iteration(
         abandoned: receipt.abandoned.is_some(),
         hit_deadline: hit_deadline(receipt),
         tampered: receipt.guards.tampered.len(),
+        holdout: receipt.holdout.as_ref().map(|holdout| holdout.verdict),
         ..Evidence::default()
     };
     same("elapsed_seconds", &receipt.elapsed_seconds, &derived.elapsed_seconds)?;
@@ -208,6 +216,13 @@ fn iteration(
     } else if !derived.abandoned && !decides_without_check(contract, context.before, &derived) {
         return Err(RederiveError::NoEvidence("report"));
     }
+    // It is run exactly where the target is met. What somebody appended meanwhile may decide all the same.
+    let met = derived
+        .check
+        .as_ref()
+        .is_some_and(|check| check.metric.is_some_and(|metric| target_met(contract, metric, check.passing)));
+    let wanted = wants_holdout(contract, context.before, &derived);
+    same("holdout", &receipt.holdout.is_some(), &(wanted || (met && receipt.holdout.is_some())))?;
     let decision = decide(contract, context.before, &derived);
     kept_whole(context, &body.evidence)?;
     same("decision", &receipt.decision, &decision)?;
@@ -230,7 +245,7 @@ pub fn only_modes_that_git_writes(candidate: Oid, judged: &TreeJudgement) -> Res
 }
 
 /// Whether the contract allows the adapter that something ran in.
-fn is_allowed(contract: &Contract, enforced: &Enforcement) -> bool {
+pub(super) fn is_allowed(contract: &Contract, enforced: &Enforcement) -> bool {
     contract.sandbox.allowed.iter().any(|adapter| adapter.as_str() == enforced.adapter.to_string())
 }
 
@@ -298,7 +313,7 @@ fn consistent(contract: &Contract, receipt: &Receipt) -> Result<(), RederiveErro
 }
 
 /// Whether `found` is how `command` is run: the same words, but that the program is named by where it lies.
-fn fits(command: &CommandLine, found: &[String]) -> bool {
+pub(super) fn fits(command: &CommandLine, found: &[String]) -> bool {
     let base = |word: &str| word.rsplit(['/', '\\']).next().unwrap_or_default().to_owned();
     match command {
         CommandLine::Exec(words) => match (words.split_first(), found.split_first()) {
@@ -310,7 +325,7 @@ fn fits(command: &CommandLine, found: &[String]) -> bool {
 }
 
 /// Whether an adapter's report fits what the contract asks for. A command that could not be started has none.
-fn enforced_fits(
+pub(super) fn enforced_fits(
     field: &'static str,
     enforced: Option<&Enforcement>,
     run: &RunReceipt,
@@ -328,9 +343,10 @@ fn enforced_fits(
 /// The exit code of a command that could not be started, as a shell gives it.
 pub const NOT_STARTED: i32 = 127;
 
-/// Whether the worker or the check ran into what was left of the loop's time.
+/// Whether the worker, the check or the holdout ran into what was left of the loop's time.
 pub fn hit_deadline(receipt: &Receipt) -> bool {
-    let runs = receipt.worker.as_ref().map(|worker| &worker.run).into_iter().chain(
+    let holdout = receipt.holdout.as_ref().map(|holdout| &holdout.run);
+    let runs = receipt.worker.as_ref().map(|worker| &worker.run).into_iter().chain(holdout).chain(
         receipt
             .check
             .iter()
@@ -586,7 +602,7 @@ pub fn candidate_message(loop_id: &str, iteration: u32, environment_id: &str) ->
     )
 }
 
-fn same<T: PartialEq + std::fmt::Debug>(
+pub(super) fn same<T: PartialEq + std::fmt::Debug>(
     field: &'static str,
     found: &T,
     expected: &T,

@@ -181,7 +181,7 @@ pub struct Counters {
     pub best_noise: Option<f64>,
     /// The blob that lists the tests at green by outcome.
     pub green_tests: Option<Oid>,
-    /// Times the holdout was red; null until it is built.
+    /// Times that the holdout was red; null where the contract has none.
     pub holdout_red: Option<u32>,
     /// Local defenses that were tried; null until they are measured.
     pub local_defenses: Option<u32>,

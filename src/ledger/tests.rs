@@ -120,6 +120,7 @@ fn body(contract: &Contract, state: &State, next: &Next, seq: u64, at: At) -> Bo
         Next::Baseline(failing) => Body::Baseline(Box::new(BaselineBody {
             base: state.last_green_commit,
             check: check(*failing),
+            holdout: None,
             sandbox,
             target_met: *failing == 0,
             evidence: Vec::new(),
@@ -171,6 +172,7 @@ fn body(contract: &Contract, state: &State, next: &Next, seq: u64, at: At) -> Bo
                     outside: Vec::new(),
                 },
                 check: Some(check(*failing)),
+                holdout: None,
                 sandbox,
                 elapsed_seconds: state.elapsed_seconds(at),
                 decision: decision(

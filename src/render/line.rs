@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use crate::contract::Contract;
 use crate::decide::Outcome;
 use crate::ledger::message::{one_line, verb};
-use crate::ledger::receipt::{CostBasis, Receipt};
+use crate::ledger::receipt::{CostBasis, HoldoutReceipt, Receipt};
 use crate::render::status::dollars;
 use crate::setup::litter::is_litter;
 
@@ -31,6 +31,9 @@ pub fn iteration_line(contract: &Contract, receipt: &Receipt) -> String {
                 let _ = write!(text, " and {}", plural(rest.len() as u64, "other test", "other tests"));
             }
         }
+    }
+    if let Some(holdout) = &receipt.holdout {
+        let _ = write!(text, "; holdout: {}", holdout_told(holdout));
     }
     if receipt.decision.outcome != Outcome::Accept {
         let guards = &receipt.guards;
@@ -65,6 +68,17 @@ pub fn iteration_line(contract: &Contract, receipt: &Receipt) -> String {
         }
         (CostBasis::Unknown, _) => text.push_str("; what it cost is not known"),
         _ => {}
+    }
+    text
+}
+
+/// What a holdout came to: `green`, `red, 2 tests failed`, `no verdict, it timed out`.
+pub fn holdout_told(holdout: &HoldoutReceipt) -> String {
+    let mut text = holdout.verdict.told().to_owned();
+    if let Some(problem) = &holdout.problem {
+        let _ = write!(text, ", {}", one_line(problem, 100));
+    } else if let Some(failing) = holdout.failing.filter(|failing| *failing > 0) {
+        let _ = write!(text, ", {} failed", plural(failing, "test", "tests"));
     }
     text
 }

@@ -9,6 +9,7 @@ use crate::ledger::message::one_line;
 use crate::ledger::record::{Body, Record, Severity, Status};
 use crate::ledger::state::State;
 use crate::money::MicroUsd;
+use crate::render::line::plural;
 
 /// How many failing tests are named before the rest is only counted.
 const NAMED_FAILURES: usize = 10;
@@ -32,6 +33,9 @@ pub fn status_md(contract: &Contract, record: &Record, state: &State) -> String 
     );
     let _ = writeln!(text, "| spent | {} |", spent(contract, state));
     let _ = writeln!(text, "| green | {} |", state.last_green_commit);
+    if let Some(red) = state.counters.holdout_red.filter(|red| *red > 0) {
+        let _ = writeln!(text, "| holdout | red {} |", plural(u64::from(red), "time", "times"));
+    }
     if let Some(reason) = state.halt_reason {
         let _ = writeln!(text, "| halted | {reason}, exit {} |", reason.exit_code());
     }

@@ -445,6 +445,14 @@ pub fn has_private_root(adapter: Adapter) -> bool {
     }
 }
 
+/// The folders of the system that every sandboxed command may read.
+pub fn always_readable() -> &'static [&'static str] {
+    #[cfg(unix)]
+    return root::BASE;
+    #[cfg(not(unix))]
+    return &[];
+}
+
 /// The arguments that name existing files by absolute path: a worker command such as `["python3", "/opt/agent/run.py"]`
 /// needs to read them, and whoever wrote the contract has named them.
 pub fn readable_arguments(argv: &[OsString]) -> Vec<PathBuf> {

@@ -12,7 +12,7 @@ use std::path::{Component, Path, PathBuf};
 use std::sync::OnceLock;
 
 /// What every command may read: programs, libraries, their configuration. Symlinks among them are kept as symlinks.
-const BASE: &[&str] = &[
+pub(super) const BASE: &[&str] = &[
     "/usr",
     "/bin",
     "/sbin",

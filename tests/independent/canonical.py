@@ -221,13 +221,14 @@ def mapping(kind, ordered=True):
     return check
 
 
-def obj(fields, closed=False):
-    """Every field of a table, in its order; others are ignored unless it is closed."""
-    fields = dict(fields)
+def obj(fields, closed=False, absent=()):
+    """Every field of a table, in its order, but for those that may be absent; others are ignored unless it is closed."""
+    table = dict(fields)
 
     def check(value):
         if not isinstance(value, dict):
             raise Bad("is no object")
+        fields = {key: kind for key, kind in table.items() if key not in absent or value.get(key) is not None}
         known = [key for key in value if key in fields]
         missing = [key for key in fields if key not in value]
         if missing:
@@ -332,6 +333,8 @@ ENFORCED = obj([("adapter", enum("landlock", "none")), ("filesystem", boolean), 
                 ("process_tree", enum("pid-namespace", "subreaper", "process-group")),
                 ("landlock_abi", opt(integer(U32)))])
 SANDBOX = obj([("worker", opt(ENFORCED)), ("check", opt(ENFORCED))])
+HOLDOUT = obj([("folder", OID), ("run", RUN), ("verdict", enum("passed", "failed", "no_verdict")),
+               ("failing", opt(integer())), ("problem", opt(string)), ("sandbox", ENFORCED)])
 MODEL = obj([(name, opt(string)) for name in ("provider", "model_id", "version", "quantization", "runtime",
                                               "endpoint")], closed=True)
 SAMPLING = obj([("temperature", opt(number)), ("top_p", opt(number)), ("seed", opt(integer())),
@@ -353,13 +356,14 @@ RECEIPT = obj([("schema", string), ("loop", string), ("contract", OID), ("checkp
                ("outside", opt(obj([("rev", OID), ("adapter", opt(string)), ("summary", opt(string))]))),
                ("model", opt(MODEL)), ("sampling", opt(SAMPLING)), ("context", CONTEXT), ("cost", COST),
                ("changes", obj([("count", integer()), ("paths", STRINGS)])), ("guards", GUARDS),
-               ("check", opt(CHECK)), ("sandbox", SANDBOX), ("elapsed_seconds", integer()), ("decision", DECISION),
-               ("determinism_confidence", opt(number)), ("unpinned", mapping(string))])
+               ("check", opt(CHECK)), ("holdout", HOLDOUT), ("sandbox", SANDBOX), ("elapsed_seconds", integer()),
+               ("decision", DECISION), ("determinism_confidence", opt(number)), ("unpinned", mapping(string))],
+              absent=("holdout",))
 
 BODIES = {
     "contract": obj([("tool", string), ("objective", string)]),
-    "baseline": obj([("base", OID), ("check", CHECK), ("sandbox", SANDBOX), ("target_met", boolean),
-                     ("evidence", EVIDENCE)]),
+    "baseline": obj([("base", OID), ("check", CHECK), ("holdout", HOLDOUT), ("sandbox", SANDBOX),
+                     ("target_met", boolean), ("evidence", EVIDENCE)], absent=("holdout",)),
     "checkpoint": obj([("iteration", integer(U32)), ("base", OID), ("environment_id", string), ("adapter", string),
                        ("context", CONTEXT),
                        ("remaining", obj([("iterations", integer(U32)), ("usd", _money), ("tokens", opt(integer())),
@@ -402,6 +406,7 @@ def _plain_command(value):
 _NAMED = array(obj([("name", string), ("command", _plain_command)], closed=True))
 _BUDGET = obj([(name, integer(1000000)) for name in ("fallback_branches", "dependencies", "public_interfaces",
                                                      "cyclomatic_complexity", "changed_lines")], closed=True)
+FORMAT = enum("none", "lines", "libtest", "junit", "pytest", "tap", "go-json", "jest")
 ROLES = ("approver", "runner", "operator", "reviewer", "promoter", "verifier", "people")
 CONTRACT = obj([
     ("schema", enum("git-loop/contract/v1")), ("rules", integer(U32)), ("loop", string), ("parent", opt(OID)),
@@ -418,10 +423,11 @@ CONTRACT = obj([
                     ("usage", enum("none", "json")), ("timeout_seconds", integer()), ("env", STRINGS),
                     ("on_failure", enum("halt", "reject", "check")), ("reserve_usd", opt(_money))])),
     ("worktree", obj([("warm", STRINGS)])),
-    ("check", obj([("command", _command), ("format", enum("none", "lines", "libtest", "junit", "pytest", "tap",
-                                                          "go-json", "jest")), ("report", opt(string)),
+    ("check", obj([("command", _command), ("format", FORMAT), ("report", opt(string)),
                    ("timeout_seconds", integer()), ("success_exit_code", integer(U8)), ("env", mapping(string)),
                    ("external", boolean)])),
+    ("holdout", obj([("command", _command), ("folder", string), ("tree", OID), ("format", FORMAT),
+                     ("report", opt(string)), ("timeout_seconds", integer()), ("success_exit_code", integer(U8))])),
     ("metric", obj([("name", string), ("direction", enum("minimize", "maximize")), ("target", number),
                     ("from", enum("failures", "exit", "regex", "json", "verdict")), ("pattern", opt(string)),
                     ("pointer", opt(string)), ("min_improvement", number), ("repeat", integer(U32))])),
@@ -441,7 +447,7 @@ CONTRACT = obj([
                          ("forbidden_semantic_changes", STRINGS), ("machine_independence_requirements", _NAMED),
                          ("review_risk", enum("standard", "high", "critical")), ("required_review_personas", STRINGS),
                          ("complexity_budget", _BUDGET), ("local_defense_limit", integer(U32)),
-                         ("human_promotion_required", boolean)])))])
+                         ("human_promotion_required", boolean)])))], absent=("holdout",))
 
 TESTS = obj([("schema", enum("git-loop/tests/v1")), ("passed", STRINGS), ("failed", STRINGS), ("skipped", STRINGS),
              ("partial", boolean)])

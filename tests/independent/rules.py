@@ -324,7 +324,8 @@ def row(terms, before, receipt, base_tests, green_tests, green_tree):
     if check is None:
         raise Bad("there is no check, and rows 1 to 6 do not decide")
     soft = "reject" if terms["guards"]["on_violation"] == "reject" else "blocked"
-    if check["problem"] is not None:
+    holdout = receipt.get("holdout")
+    if check["problem"] is not None or (holdout and holdout["verdict"] == "no_verdict"):
         return 7, "reject", "verifier_failed"
     failed = set(base_tests["failed"]) if base_tests else set()
     if check["lost"] or (set(check["newly_skipped"]) & failed) - _passing_names(green_tests):
@@ -334,6 +335,8 @@ def row(terms, before, receipt, base_tests, green_tests, green_tree):
     if check["regressed"]:
         return 10, "reject", "tests_regressed"
     if target_met(terms, check):
+        if terms.get("holdout") and not (holdout and holdout["verdict"] == "passed"):
+            return 17, "reject", "holdout_failed"
         return 19, "accept", "target_met"
     if better(terms, before, check):
         return 20, "accept", "metric_improved"
@@ -364,6 +367,18 @@ def early_row(terms, before, receipt, green_tree):
     return None
 
 
+def holdout_verdict(terms, told):
+    """What a holdout's end comes to (decision.md: The holdout)."""
+    code, failing, tests = told["run"]["exit_code"], told["failing"], terms["format"] != "none"
+    if told["run"]["ended"] != "itself" or code is None:
+        return "no_verdict"
+    if code == terms["success_exit_code"]:
+        return "passed" if not tests or failing == 0 else "no_verdict"
+    if not tests:
+        return "no_verdict" if code in (126, 127) else "failed"
+    return "failed" if failing else "no_verdict"
+
+
 def better(terms, before, check):
     """decision.md: Better than the best."""
     best, metric = before["best_metric"], check["metric"]
@@ -381,7 +396,7 @@ def limit(terms, before, after, receipt, decided):
     """The first limit that ends the run: (halt_reason, reason) or None."""
     number, outcome, reason = decided
     limits, counters, check = terms["limits"], after["counters"], receipt["check"]
-    runs = [part["run"] for part in (receipt["worker"], check) if part]
+    runs = [part["run"] for part in (receipt["worker"], check, receipt.get("holdout")) if part]
     runs += [sample["run"] for sample in check["runs"]] if check else []
     if any(run["ended"] == "deadline" for run in runs):
         return "deadline_exceeded", "deadline"
@@ -396,6 +411,8 @@ def limit(terms, before, after, receipt, decided):
         return "deadline_exceeded", "deadline"
     if number == 19:
         return "success_condition_met", "target_met"
+    if number == 17 and (before["counters"]["holdout_red"] or 0) + 1 >= 2:
+        return "reward_hacking_detected", "holdout_failed"
     return _progress_limit(terms, before, after, receipt, outcome)
 
 
@@ -438,6 +455,13 @@ def status_of(halt_reason):
     return "stopped"
 
 
+def decision_status(outcome, halt_reason):
+    """The status in a decision: a limit stops, whatever the loop's status is then."""
+    if outcome == "blocked" or halt_reason is None:
+        return outcome
+    return "awaiting_review" if halt_reason == "success_condition_met" else "stopped"
+
+
 def decide(terms, before, receipt, base_tests, green_tests, green_tree):
     """The decision object (decision.md)."""
     number, outcome, reason = decided = row(terms, before, receipt, base_tests, green_tests, green_tree)
@@ -446,7 +470,7 @@ def decide(terms, before, receipt, base_tests, green_tests, green_tree):
     else:
         ended = limit(terms, before, counted(terms, before, receipt), receipt, decided)
     halt_reason = ended[0] if ended else None
-    return {"outcome": outcome, "status": status_of(halt_reason) if ended else outcome,
+    return {"outcome": outcome, "status": decision_status(outcome, halt_reason),
             "reason": ended[1] if ended else reason, "outcome_reason": reason, "improved": outcome == "accept",
             "rollback_required": outcome != "accept", "halt_reason": halt_reason,
             "exit_code": EXIT[halt_reason] if ended else 0}
@@ -469,7 +493,7 @@ def first_state(terms):
                      "started_at": None, "halted_at": None, "paused_seconds": 0, "same_failures": None,
                      "failing_sets": {"count": 0, "histories": []}, "oscillations": 0, "regressions": [],
                      "costs": {"known": 0, "sum": "0.000000", "squares": "0"}, "best_noise": None,
-                     "green_tests": None, "holdout_red": None, "local_defenses": None},
+                     "green_tests": None, "holdout_red": 0 if terms.get("holdout") else None, "local_defenses": None},
         "checkpoint": None, "due_halt": None, "halt": None,
         "submitters": [only(s, "principal", "key") for s in terms["renewal"]["submitters"]]
         if terms["renewal"] else [], "approvals": [],
@@ -532,6 +556,9 @@ def _baseline(terms, state, _record, body):
     if check["flaky"]:
         state["due_halt"] = _due("baseline", "check_flaky", "check_flaky")
     elif body["target_met"] and terms["parent"] is not None:
+        holdout = body.get("holdout")
+        if terms.get("holdout") and not (holdout and holdout["verdict"] == "passed"):
+            return
         state["due_halt"] = _due("baseline", "success_condition_met", "target_met")
     elif body["target_met"]:
         state["due_halt"] = _due("baseline", "no_actionable_tasks", "target_already_met")
@@ -578,6 +605,9 @@ def counted(terms, state, receipt):
             _count_regressions(counters, check["regressed"])
         else:
             counters["same_failures"] = None
+        holdout = receipt.get("holdout")
+        if counters["holdout_red"] is not None and holdout and holdout["verdict"] == "failed":
+            counters["holdout_red"] += 1
     return state
 
 

@@ -21,6 +21,7 @@ def check(terms):
         _need(terms["paths"][name], "paths.%s is empty" % name)
     _worker(terms["worker"])
     _check(terms["check"], terms["metric"])
+    _holdout(terms.get("holdout"))
     _metric(terms["metric"], terms["check"])
     _limits(terms["limits"])
     _need(terms["sandbox"]["allowed"], "sandbox.allowed is empty")
@@ -51,6 +52,15 @@ def _check(check, metric):
     _need((check["report"] is not None) == is_file, "check.report is there exactly for a format that is a file")
     _need(not check["external"] or check["format"] == "none", "an outside check has no report here")
     _need(not check["external"] or metric["repeat"] == 1, "an outside check does not repeat")
+
+
+def _holdout(holdout):
+    if holdout is None:
+        return
+    _between(holdout["timeout_seconds"], 1, 86400, "holdout.timeout")
+    _need((holdout["report"] is not None) == (holdout["format"] in ("junit", "jest")),
+          "holdout.report is there exactly for a format that is a file")
+    _need(holdout["folder"][:1] in ("/", "~"), "holdout.folder is not absolute")
 
 
 def _metric(metric, check):

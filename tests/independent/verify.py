@@ -357,6 +357,9 @@ class Ledger:
         need(check["tree"] == self.terms["base"]["tree"], "check.tree is not the base's tree")
         self.derive_check(record, check, None, None)
         need(body["target_met"] == rules.target_met(self.terms, check), "target_met does not follow")
+        asked = body["target_met"] and self.terms["parent"] is not None and self.terms.get("holdout") is not None
+        need((body.get("holdout") is not None) == asked, "whether the holdout was asked about the base")
+        self.holdout(body.get("holdout"))
         need(body["sandbox"]["worker"] is None, "a worker's sandbox at the baseline")
         if check["tests"]:
             self.base_tests = self.green_tests = rules.read_tests(record.evidence_files()["tests.json"])
@@ -383,6 +386,19 @@ class Ledger:
         for run in runs:
             need(allowed_program(run["command"], self.terms["check"]["command"]), "the check's command is another")
         self.sandbox(sandbox, runs[0], self.terms["sandbox"]["check_network"])
+
+    def holdout(self, told):
+        """What is told of a holdout fits the contract and itself (13, iteration)."""
+        if told is None:
+            return
+        terms = self.terms.get("holdout")
+        need(terms is not None, "a holdout that the contract does not have")
+        need(told["folder"] == terms["tree"], "the holdout's folder is not the frozen one")
+        need(allowed_program(told["run"]["command"], terms["command"]), "the holdout's command is another")
+        self.sandbox(told["sandbox"], told["run"], self.terms["sandbox"]["check_network"])
+        need(told["failing"] is None or terms["format"] != "none", "failing tests of a format without tests")
+        need((told["problem"] is not None) == (told["verdict"] == "no_verdict"), "holdout.problem")
+        need(told["verdict"] in ("no_verdict", rules.holdout_verdict(terms, told)), "holdout.verdict does not follow")
 
     def sandbox(self, told, run, network):
         """The sandbox fits the contract (13, iteration)."""
@@ -427,10 +443,22 @@ class Ledger:
         need(told == wanted, "the decision is %r, derived: %r" % (told, wanted))
         if rules.early_row(self.terms, before, receipt, green_tree) and receipt["abandoned"] is None:
             need(receipt["check"] is None, "a check although an earlier row decides")
+        self.holdout(receipt.get("holdout"))
+        self.holdout_was_asked(receipt, before, green_tree)
         self.decisions += 1
         if wanted["outcome"] == "accept":
             self.green_tests = rules.read_tests(record.evidence_files()["tests.json"]) \
                 if receipt["check"]["tests"] else None
+
+    def holdout_was_asked(self, receipt, before, green_tree):
+        """There is a holdout exactly where the target is met (13, iteration)."""
+        told, check = receipt.get("holdout") is not None, receipt["check"]
+        met = check is not None and rules.target_met(self.terms, check)
+        need(not told or met, "a holdout although the target is not met")
+        if self.terms.get("holdout") and not told:
+            passed = dict(receipt, holdout={"verdict": "passed"})
+            asked = rules.row(self.terms, before, passed, self.base_tests, self.green_tests, green_tree)[0] == 19
+            need(not asked, "the target is met and the holdout was not asked")
 
     def receipt_itself(self, record, receipt, before):
         """The receipt fits the contract and itself (13, iteration)."""
@@ -588,6 +616,7 @@ class Ledger:
 def changed_terms(old, new):
     """The terms that are not the parent's (format.md: Renewals, changed)."""
     out = []
+    old, new = dict(old, holdout=old.get("holdout")), dict(new, holdout=new.get("holdout"))
     skip = ("schema", "loop", "parent", "renewal", "base", "frozen", "trust")
     for field in [key for key in CONTRACT_FIELDS if key not in skip]:
         a, b = old[field], new[field]
@@ -603,7 +632,7 @@ def changed_terms(old, new):
 
 
 CONTRACT_FIELDS = ("schema", "rules", "loop", "parent", "renewal", "objective", "class", "base", "paths", "frozen",
-                   "worker", "worktree", "check", "metric", "limits", "guards", "sandbox", "roles", "trust", "lasting")
+                   "worker", "worktree", "check", "holdout", "metric", "limits", "guards", "sandbox", "roles", "trust", "lasting")
 
 
 def difference(state, data):

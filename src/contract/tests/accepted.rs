@@ -8,6 +8,7 @@ use super::super::file::{
     Model, Network, NetworkMode, OnFailure, OnViolation, Paths, Preset, ReceiptTerms, ReportFormat, Roles,
     Sampling, Sandbox, UnknownCost, Usage, Worker, WorkerSandbox, Worktree,
 };
+use super::super::judge::Holdout;
 use super::super::lasting::{ComplexityBudget, NamedCommand, ReviewRisk};
 use super::super::{Dollars, Seconds, parse, parse_bytes};
 use super::{LASTING, VALID, changed, told, warned};
@@ -265,7 +266,14 @@ prop_compose! {
             worker,
             worktree: Worktree { setup: None, warm: vec!["target".into()], include: None },
             check,
-            holdout: None,
+            holdout: lasting.then(|| Holdout {
+                command: Command::Args(vec!["./run.sh".into()]),
+                folder: "~/holdout".into(),
+                format: ReportFormat::Junit,
+                report: Some("r.xml".into()),
+                timeout: Seconds::new(5),
+                success_exit_code: 3,
+            }),
             metric,
             limits,
             guards: Guards { on_violation: OnViolation::Reject },

@@ -132,7 +132,7 @@ fn a_key_of_two_other_tables() {
       |
     2 | timeout = "5m"
       | ^^^^^^^
-      = `timeout` belongs in [worker] or [check]
+      = `timeout` belongs in [worker], [check] or [holdout]
     "#);
 }
 

@@ -631,3 +631,30 @@ fn a_change_that_is_allowed_and_forbidden() {
       |                             ^^^^^^^^^^^^^^^^^^^^^^^^^^^^
     "#);
 }
+
+#[test]
+fn a_holdout_is_a_folder_of_its_own_with_a_report_that_fits() {
+    let run = "command = [\"./run.sh\"]\n";
+    for (lines, fault) in [
+        (format!("{run}folder = \"../holdout\""), "`holdout.folder` is not an absolute path"),
+        (format!("{run}folder = \"/srv/../repo\""), "`holdout.folder` is no folder of its own"),
+        (format!("{run}folder = \"/\""), "`holdout.folder` is no folder of its own"),
+        (
+            format!("{run}folder = \"~/h\"\nformat = \"junit\""),
+            "`holdout.format = \"junit\"` needs `holdout.report`",
+        ),
+        (
+            format!("{run}folder = \"~/h\"\nreport = \"r.xml\""),
+            "`holdout.report` is not read with `holdout.format = \"none\"`",
+        ),
+        (
+            format!("{run}folder = \"~/h\"\nformat = \"junit\"\nreport = \"../r.xml\""),
+            "`holdout.report` leaves the repository",
+        ),
+        (format!("{run}folder = \"~/h\"\ntimeout = \"0s\""), "holdout.timeout"),
+        (run.to_owned(), "holdout.folder"),
+    ] {
+        let told = bad("[limits]", &format!("[holdout]\n{lines}\n[limits]"));
+        assert!(told.contains(fault), "{lines}: {told}");
+    }
+}

@@ -5,17 +5,6 @@ use insta::assert_snapshot;
 use super::bad;
 
 #[test]
-fn a_holdout() {
-    assert_snapshot!(bad("[limits]", "[holdout]\ncommand = [\"./run.sh\"]\n[limits]"), @r"
-    loop.toml:21:2: `[holdout]` is not built yet
-       |
-    21 | [holdout]
-       |  ^^^^^^^
-       = take it out; this version refuses it rather than ignore it
-    ");
-}
-
-#[test]
 fn usage_parsers() {
     assert_snapshot!(bad("[check]", "usage = \"claude\"\n[check]"), @r#"
     loop.toml:11:9: `worker.usage = "claude"` is not built yet
