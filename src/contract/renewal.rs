@@ -62,6 +62,13 @@ pub fn changed_terms(old: &Contract, new: &Contract) -> Vec<ChangedTerm> {
                         });
                     }
                 }
+                for (member, from) in from.iter().filter(|(member, _)| !to.contains_key(*member)) {
+                    changed.push(ChangedTerm {
+                        term: format!("{name}.{member}"),
+                        from: from.clone(),
+                        to: Value::Null,
+                    });
+                }
             }
             _ => changed.push(ChangedTerm { term: name.clone(), from: from.clone(), to: to.clone() }),
         }

@@ -3,12 +3,14 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::bytes::Bytes;
+
 /// `[sandbox]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Sandbox {
     /// The adapters that a runner may use. The receipt says which one was used and what it enforced.
-    #[schemars(length(min = 1), extend("x-built-items" = ["landlock", "none"]))]
+    #[schemars(length(min = 1), extend("x-built-items" = ["landlock", "bwrap", "none"]))]
     pub allowed: Vec<Adapter>,
     /// The toolchains whose programs and caches are given read-only. Default: those of the projects found in the base
     /// commit. An empty list: none.
@@ -17,6 +19,10 @@ pub struct Sandbox {
     pub presets: Option<Vec<Preset>>,
     /// Further folders given read-only: absolute, or below `~/`.
     pub read_only: Vec<String>,
+    /// How much the folders of one run of the worker or of the check may hold: its worktree, its `HOME` and its temporary
+    /// folders together. A run that goes past it is ended.
+    #[schemars(extend("x-min" = "1MiB", "x-max" = "16TiB"))]
+    pub disk: Bytes,
     /// The worker's sandbox.
     pub worker: WorkerSandbox,
     /// The check's sandbox.
@@ -29,6 +35,7 @@ impl Default for Sandbox {
             allowed: vec![Adapter::Landlock],
             presets: None,
             read_only: Vec::new(),
+            disk: Bytes::gib(32),
             worker: WorkerSandbox::default(),
             check: CheckSandbox::default(),
         }
@@ -86,8 +93,7 @@ pub enum Preset {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkerSandbox {
-    /// What the worker may reach.
-    #[schemars(extend("x-built" = ["none", "host"]))]
+    /// What the worker may reach. With `allow`, whole `host:port`, also `*.domain:port`, through a proxy and nothing else.
     pub network: Network,
     /// What the worker sees of the repository's history.
     pub history: History,
@@ -103,8 +109,7 @@ impl Default for WorkerSandbox {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckSandbox {
-    /// What the check may reach.
-    #[schemars(extend("x-built" = ["none", "host"]))]
+    /// What the check may reach. `allow` as for the worker.
     pub network: Network,
 }
 

@@ -21,6 +21,7 @@ mod baseline;
 mod cleaner;
 mod commands;
 pub mod context;
+mod credential;
 pub mod interrupt;
 mod iteration;
 pub mod outside;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use gix::objs::tree::EntryKind;
 
 use super::commands::{Tools, argv, is_relative};
+use super::credential::no_credentials_granted;
 use super::session::{Session, check_is_elsewhere, choose_adapter};
 use crate::contract::{CommandLine, Contract};
 use crate::error::{Error, Result, ResultExt};
@@ -23,6 +24,7 @@ impl Session<'_> {
     pub(super) fn preflight(&self) -> Result<()> {
         let contract = &self.tip.contract;
         let green = self.tip.state.last_green_commit;
+        no_credentials_granted(self.host, contract)?;
         let toolchain = self.toolchain()?;
         for role in [Role::Worker, Role::Check] {
             let dirs = dirs(toolchain, self.host, role);
@@ -89,6 +91,7 @@ pub fn before_signing(repo: &Repo, host: &HostEnv, id: &LoopId, contract: &Contr
         return Err(check_is_elsewhere(id).hint(format!("it is started with: git loop start {id}")));
     }
     choose_adapter(repo, contract)?;
+    no_credentials_granted(host, contract)?;
     can_record(repo, id, contract.base.commit)?;
     match missing_programs(repo, host, contract).into_iter().next() {
         Some(error) => Err(error),

@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, pid_t};
 
+use super::super::disk::DiskWatch;
 use super::super::{
     Adapter, Command, Enforcement, Network, NetworkEnforced, Outcome, Policy, ProcessTree, SETTLE,
     SandboxError, UnixSockets,
@@ -34,8 +35,9 @@ pub(in super::super) fn run(
         return Err(SandboxError::AdapterUnavailable { adapter, why });
     }
     let started = Instant::now();
-    let (mut tree, streams) = start(command, file)?;
-    let seen = pump(command, started, &mut tree, streams, interrupt)?;
+    let (mut tree, streams) = start(command, file, policy.disk)?;
+    let mut disk = DiskWatch::start(policy.disk, &policy.writable);
+    let seen = pump(command, started, &mut tree, streams, &mut disk, interrupt)?;
     Ok(Outcome {
         exit: seen.exit,
         ended: seen.ended,
@@ -43,6 +45,7 @@ pub(in super::super) fn run(
         stdout: seen.stdout,
         stderr: seen.stderr,
         survivors: seen.survivors,
+        egress: None,
         enforced: Enforcement {
             adapter,
             filesystem: false,
@@ -56,7 +59,11 @@ pub(in super::super) fn run(
     })
 }
 
-fn start(command: &Command, file: &Path) -> Result<(GroupTree, Streams), SandboxError> {
+fn start(
+    command: &Command,
+    file: &Path,
+    file_size: Option<u64>,
+) -> Result<(GroupTree, Streams), SandboxError> {
     let setup = |source| SandboxError::Setup { stage: "pipes", source };
     if !command.cwd.is_dir() {
         let source = command.cwd.read_dir().err().unwrap_or_else(|| io::ErrorKind::NotADirectory.into());
@@ -84,13 +91,19 @@ fn start(command: &Command, file: &Path) -> Result<(GroupTree, Streams), Sandbox
     child.stdin(stdin).stdout(out).stderr(err);
     // SAFETY: only system calls that are safe after a fork; nothing is allocated.
     unsafe {
-        child.pre_exec(|| {
+        child.pre_exec(move || {
             for signal in 1..32 {
                 libc::signal(signal, libc::SIG_DFL);
             }
             libc::umask(0o022);
             let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             libc::setrlimit(libc::RLIMIT_CORE, &raw const no_core);
+            if let Some(most) = file_size {
+                let most = libc::rlimit { rlim_cur: most, rlim_max: most };
+                if libc::setrlimit(libc::RLIMIT_FSIZE, &raw const most) != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
             if libc::setsid() < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
         });
     }
