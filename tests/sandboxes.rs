@@ -445,7 +445,10 @@ fn a_credential_that_cannot_be_made_costs_no_iteration_and_one_that_cannot_be_re
     assert_eq!(env.git_loop(&["status", "fix", "--json"]).json()["iteration_count"], 0);
     allow("mints");
     let output = env.git_loop(&["run", "fix", "--once"]).expect_code(0);
-    assert!(output.stderr.contains("could not be revoked: worker.credential.revoke exited with 1"), "{output:?}");
+    assert!(
+        output.stderr.contains("could not be revoked: worker.credential.revoke exited with 1"),
+        "{output:?}"
+    );
     assert!(!output.stderr.contains("token-number"), "{output:?}");
     allow("revokes");
     env.git_loop(&["run", "fix", "--once"]).expect_code(0);
@@ -468,4 +471,56 @@ fn a_home_with_credentials_is_not_granted() {
             assert!(output.stderr.contains(".ssh"), "{output:?}");
         }
     }
+}
+
+#[test]
+fn without_isolation_what_a_worker_did_to_the_repository_is_seen() {
+    let cases = [
+        (
+            "git -C REPO update-ref refs/replace/$(git -C REPO rev-parse HEAD) $(git -C REPO rev-parse HEAD)",
+            "refs/replace/",
+        ),
+        (
+            "git -C REPO update-ref refs/replace/$(git -C REPO rev-parse HEAD) HEAD; git -C REPO pack-refs --all",
+            "refs/replace/",
+        ),
+        ("git -C REPO update-ref -d refs/loops/other/ledger", "refs/loops/other/ledger"),
+        ("git -C REPO update-ref refs/loops/other/ledger main", "refs/loops/other/ledger"),
+        (
+            "git -C REPO update-ref refs/loops/fix/head HEAD^{commit} || true; git -C REPO update-ref refs/notes/loops/fix HEAD",
+            "refs/notes/loops/fix",
+        ),
+        ("git -C REPO config core.fsmonitor evil", "$GIT_DIR/config"),
+        ("echo evil > REPO/.git/hooks/post-commit", "$GIT_DIR/hooks/post-commit"),
+        ("echo '* filter=evil' > REPO/.git/info/attributes", "$GIT_DIR/info/attributes"),
+        ("echo x > REPO/.git/info/grafts", "$GIT_DIR/info/grafts"),
+        ("echo /elsewhere > REPO/.git/worktrees/beside/gitdir", "$GIT_DIR/worktrees/beside/gitdir"),
+    ];
+    for (attack, path) in cases {
+        let env = TestEnv::new();
+        let attack = attack.replace("REPO", &env.repo().display().to_string());
+        numbers(&env, "exit 0\n", "\n[sandbox]\nallowed = [\"none\"]\n");
+        env.git_loop(&["start", "other"]).expect_code(0);
+        env.git(&["worktree", "add", "-q", "--detach", env.root().join("beside").to_str().unwrap()]);
+        std::fs::create_dir_all(env.repo().join(".git/hooks")).unwrap();
+        env.script("worker.sh", &format!("unset GIT_CEILING_DIRECTORIES\n{attack}\necho 1 > src/a\n"));
+        env.git_loop(&["run", "fix", "--once"]).expect_code(13);
+        let show = env.git_loop(&["show", "fix", "1", "--json"]).expect_code(0).json();
+        let tampered = &show["record"]["body"]["receipt"]["guards"]["tampered"];
+        let seen =
+            tampered.as_array().unwrap().iter().any(|one| one["path"].as_str().unwrap().starts_with(path));
+        assert!(seen, "{attack}: {tampered}");
+    }
+}
+
+#[test]
+fn report_1_43_a_change_of_the_users_own_configuration_is_told() {
+    let env = TestEnv::new();
+    let config = env.home().join(".gitconfig");
+    let worker = format!("echo '[core]' > '{}'; echo 1 > src/a\n", config.display());
+    numbers(&env, &worker, "\n[sandbox]\nallowed = [\"none\"]\n");
+    let output = env.git_loop(&["run", "fix", "--once"]).expect_code(0);
+    assert!(output.stderr.contains("your own git configuration changed"), "{output:?}");
+    let quiet = env.git_loop(&["run", "fix", "--once"]);
+    assert!(!quiet.stderr.contains("your own git configuration changed"), "{quiet:?}");
 }

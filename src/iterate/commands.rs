@@ -162,7 +162,7 @@ impl Session<'_> {
         }
         if let Some(credential) = credential {
             env.retain(|(name, _)| name != credential.name.as_str());
-            let value = gix::path::try_from_byte_slice(&credential.value);
+            let value = gix::path::from_byte_slice(&credential.value);
             let value = value.or_workspace(|| "the credential is no text".to_owned())?;
             env.push((credential.name.clone().into(), value.as_os_str().to_owned()));
         }

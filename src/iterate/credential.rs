@@ -97,7 +97,7 @@ impl Session<'_> {
         (self.say)(&format!(
             "{}: the credential in {} could not be revoked: worker.credential.revoke {told}; it is tried again with the next run",
             self.id,
-            crate::escape::escape_path(gix::path::into_bstr(journal).as_ref())
+            journal.display()
         ));
     }
 

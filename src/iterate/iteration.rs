@@ -178,6 +178,7 @@ impl Session<'_> {
         // Where the repository is not even there for the worker, what changes in it is somebody else's doing.
         let private = crate::sandbox::has_private_root(self.adapter);
         let before = if private { None } else { Some(tamper::look(repo, self.id.refs())?) };
+        let users = if private { BTreeMap::new() } else { tamper::look_at_user(self.host) };
         let run = self.run_worker(&draft, linked.path(), &scratch, context_text, credential);
         if let Some(credential) = credential {
             self.revoke(credential);
@@ -187,6 +188,12 @@ impl Session<'_> {
             && !run.enforced.is_some_and(|enforced| enforced.filesystem && enforced.private_root)
         {
             draft.guards.tampered = before.differences(&tamper::look(repo, self.id.refs())?, repo);
+            if tamper::look_at_user(self.host) != users {
+                (self.say)(&format!(
+                    "{}: warning: your own git configuration changed while the worker ran; look at it: git config --global --list",
+                    self.id
+                ));
+            }
         }
         let WorkerRun { receipt, usage, enforced, requests, evidence, interrupted } = run;
         draft.worker = Some(receipt);
