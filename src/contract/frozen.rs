@@ -20,6 +20,7 @@ use crate::ledger::receipt::{ModelIdentity, SamplingParameters};
 use crate::ledger::record::Role;
 use crate::money::MicroUsd;
 use crate::oid::Oid;
+use crate::sandbox;
 use crate::sandbox::egress::Rule;
 use crate::sandbox::toolchain;
 
@@ -240,6 +241,8 @@ pub struct GuardTerms {
 pub struct SandboxTerms {
     /// The adapters that a runner may use, the preferred one first.
     pub allowed: Vec<Adapter>,
+    /// The image of the adapters that need one, pinned by its digest; null without one.
+    pub image: Option<String>,
     /// The toolchains that both commands get.
     pub presets: Vec<Preset>,
     /// Further paths that they may read.
@@ -423,6 +426,15 @@ impl Contract {
         within(self.metric.target.is_finite(), "metric.target is not a number")?;
         within(self.metric.min_improvement >= 0.0, "metric.min_improvement is negative")?;
         within(!self.sandbox.allowed.is_empty(), "sandbox.allowed is empty")?;
+        let needs_image = |adapter: &Adapter| adapter.built().is_some_and(sandbox::Adapter::has_image);
+        within(
+            self.sandbox.allowed.iter().any(needs_image) == self.sandbox.image.is_some(),
+            "sandbox.image does not fit sandbox.allowed",
+        )?;
+        within(
+            self.sandbox.image.as_deref().is_none_or(sandbox::is_pinned),
+            "sandbox.image is not pinned by its digest",
+        )?;
         within(self.parent.is_some() == self.renewal.is_some(), "parent and renewal do not fit each other")?;
         let read =
             matches!(self.metric.from, MetricSource::Failures | MetricSource::Exit | MetricSource::Verdict);

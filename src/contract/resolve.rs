@@ -162,6 +162,7 @@ pub fn resolve(
         guards: GuardTerms { on_violation: file.guards.on_violation },
         sandbox: SandboxTerms {
             allowed: file.sandbox.allowed.clone(),
+            image: file.sandbox.image.clone(),
             presets,
             read_only: file.sandbox.read_only.clone(),
             disk_bytes: file.sandbox.disk.get(),

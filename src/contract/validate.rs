@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::duration::Seconds;
-use super::file::{Class, Command, Limits, Network, Roles, Sandbox, Worker, Worktree};
+use super::file::{Adapter, Class, Command, Limits, Network, Roles, Sandbox, Worker, Worktree};
 use super::judge::{Check, Direction, Metric, MetricSource, ReportFormat};
 use super::lasting::{LASTING_KEYS, NamedCommand};
 use super::lint;
@@ -12,6 +12,7 @@ use super::pattern::{Fault, inside_fault, pattern_fault};
 use super::problem::{Warning, quoted};
 use super::walk::Walk;
 use super::worker::Usage;
+use crate::sandbox;
 use crate::sandbox::egress::Rule;
 
 /// Adds the faults of the draft to those of the walk; gives the warnings.
@@ -321,17 +322,33 @@ impl Rules<'_, '_> {
         }
     }
 
-    fn sandbox(&mut self, sandbox: &Sandbox) {
-        let allowed: Vec<_> = sandbox.allowed.iter().map(|it| format!("{it:?}").to_lowercase()).collect();
+    fn sandbox(&mut self, terms: &Sandbox) {
+        let allowed: Vec<_> = terms.allowed.iter().map(|it| format!("{it:?}").to_lowercase()).collect();
         self.no_twins("sandbox.allowed", &allowed);
+        let needs = |adapter: &&Adapter| adapter.built().is_some_and(sandbox::Adapter::has_image);
+        match (terms.allowed.iter().find(needs), &terms.image) {
+            (Some(adapter), None) => {
+                let message = format!("`{}` needs `sandbox.image`", adapter.as_str());
+                self.hinted("sandbox.allowed", message, PINNED);
+            }
+            (None, Some(_)) => {
+                let hint = "take it out, or allow \"docker\" or \"podman\"";
+                self.hinted("sandbox.image", "`sandbox.image` is for `docker` and `podman`", hint);
+            }
+            (Some(_), Some(image)) if !sandbox::is_pinned(image) => {
+                let message = format!("`sandbox.image = {}` is not pinned by its digest", quoted(image));
+                self.hinted("sandbox.image", message, PINNED);
+            }
+            _ => {}
+        }
         let presets: Vec<_> =
-            sandbox.presets.iter().flatten().map(|it| format!("{it:?}").to_lowercase()).collect();
+            terms.presets.iter().flatten().map(|it| format!("{it:?}").to_lowercase()).collect();
         self.no_twins("sandbox.presets", &presets);
-        self.no_twins("sandbox.read_only", &sandbox.read_only);
-        self.each("sandbox.read_only", &sandbox.read_only, read_only_fault);
+        self.no_twins("sandbox.read_only", &terms.read_only);
+        self.each("sandbox.read_only", &terms.read_only, read_only_fault);
         for (at, network) in [
-            ("sandbox.worker.network.allow", &sandbox.worker.network),
-            ("sandbox.check.network.allow", &sandbox.check.network),
+            ("sandbox.worker.network.allow", &terms.worker.network),
+            ("sandbox.check.network.allow", &terms.check.network),
         ] {
             if let Network::Allow(list) = network {
                 self.each(at, &list.allow, rule_fault);
@@ -516,6 +533,10 @@ fn principal_fault(principal: &str) -> Option<Fault> {
     Some(Fault { message: "is not a principal".to_owned(), hint: Some(hint) })
 }
 
+/// How an image is named that cannot change.
+const PINNED: &str =
+    "write name@sha256:digest; docker image inspect --format '{{.RepoDigests}}' NAME tells it";
+
 /// The fault of an entry of an allow-list.
 fn rule_fault(rule: &str) -> Option<Fault> {
     let message = Rule::parse(rule).err()?.to_owned();
@@ -555,5 +576,5 @@ fn read_only_fault(path: &str) -> Option<Fault> {
 fn is_reserved(name: &str) -> bool {
     // What the shell reads to decide what a line means; the rest is what the sandbox itself sets or keeps out.
     const SHELL: [&str; 3] = ["IFS", "SHELLOPTS", "BASHOPTS"];
-    SHELL.contains(&name) || crate::sandbox::environment::passable(name).is_err()
+    SHELL.contains(&name) || sandbox::environment::passable(name).is_err()
 }

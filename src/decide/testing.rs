@@ -32,7 +32,7 @@ pub fn contract() -> Contract {
         },
         "guards": { "on_violation": "halt" },
         "sandbox": {
-            "allowed": ["landlock"], "presets": [], "read_only": [], "disk_bytes": 1_073_741_824, "worker_network": "host",
+            "allowed": ["landlock"], "image": null, "presets": [], "read_only": [], "disk_bytes": 1_073_741_824, "worker_network": "host",
             "worker_history": "sealed", "check_network": "none",
         },
         "roles": {

@@ -5,6 +5,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use gix::bstr::BString;
@@ -167,10 +168,14 @@ impl Session<'_> {
             env.push((credential.name.clone().into(), value.as_os_str().to_owned()));
         }
         let (timeout, is_deadline) = self.time_for(worker.timeout_seconds);
-        let argv = argv(&worker.command, &search_dirs(&toolchain), place, "worker")?;
+        let argv = self.argv_of(&worker.command, &search_dirs(&toolchain), place, "worker")?;
         let mut readable = toolchain.readable.clone();
         readable.extend(self.read_only());
-        readable.extend(sandbox::readable_arguments(&argv));
+        if self.adapter.has_image() {
+            env.retain(|(name, _)| name != "PATH");
+        } else {
+            readable.extend(sandbox::readable_arguments(&argv));
+        }
         let command = Command {
             env,
             stdin: context.as_bytes().to_vec(),
@@ -328,7 +333,10 @@ impl Session<'_> {
         env.push(("GIT_LOOP_VERDICT".into(), verdict_file.clone().into()));
         env.extend(check.env.iter().map(|(name, value)| (name.into(), value.into())));
         let (timeout, is_deadline) = self.time_for(check.timeout_seconds);
-        let argv = argv(&check.command, &search_dirs(toolchain), linked.path(), "check")?;
+        let argv = self.argv_of(&check.command, &search_dirs(toolchain), linked.path(), "check")?;
+        if self.adapter.has_image() {
+            env.retain(|(name, _)| name != "PATH");
+        }
         let mut readable = toolchain.readable.clone();
         readable.extend(self.read_only());
         let command = Command {
@@ -440,6 +448,25 @@ impl Session<'_> {
         }
     }
 
+    /// Program and arguments: as they are where an image has the program, else with the program that is found here.
+    fn argv_of(
+        &self,
+        command: &CommandLine,
+        dirs: &[PathBuf],
+        place: &Path,
+        what: &str,
+    ) -> Result<Vec<OsString>> {
+        match command {
+            _ if !self.adapter.has_image() => argv(command, dirs, place, what),
+            CommandLine::Exec(words) => Ok(words.iter().map(OsString::from).collect()),
+            // Which shell the image has, and what it knows, is not known here.
+            CommandLine::Shell(line) if line.contains('|') => {
+                Err(shell::ShellError::NoPipefail { command: line.clone() }.into())
+            }
+            CommandLine::Shell(line) => Ok(vec!["sh".into(), "-c".into(), line.into()]),
+        }
+    }
+
     /// What a step may touch.
     fn policy(&self, terms: &NetworkTerms, writable: Vec<PathBuf>, readable: Vec<PathBuf>) -> Policy {
         Policy {
@@ -447,6 +474,7 @@ impl Session<'_> {
             disk: Some(self.tip.contract.sandbox.disk_bytes),
             writable,
             readable,
+            image: self.tip.contract.sandbox.image.clone(),
             ..Policy::new(self.adapter, network(terms))
         }
     }
@@ -490,8 +518,12 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The tools of the contract's presets.
+    /// The tools of the contract's presets. An image has its own.
     pub(super) fn toolchain(&self) -> Result<&Toolchain> {
+        static NONE: LazyLock<Toolchain> = LazyLock::new(Toolchain::default);
+        if self.adapter.has_image() {
+            return Ok(&NONE);
+        }
         self.tools.toolchain(&self.tip.contract)
     }
 

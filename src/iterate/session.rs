@@ -7,7 +7,7 @@ use zeroize::Zeroizing;
 use crate::at::At;
 use crate::contract::file::History as HistoryTerms;
 use crate::contract::frozen::SandboxTerms;
-use crate::contract::{Adapter, Contract, Guards, NetworkTerms};
+use crate::contract::{Contract, Guards, NetworkTerms};
 use crate::decide::{before_start, remaining};
 use crate::error::{Error, Result, ResultExt};
 use crate::exit::{ExitCode, HaltReason};
@@ -25,6 +25,7 @@ use crate::ledger::trust::TrustRoot;
 use crate::ledger::verify::{Chain, verify_ledger, verify_ledger_after};
 use crate::ledger::waypoint::{Waypoint, WaypointFile};
 use crate::oid::Oid;
+use crate::render::status::any_of;
 use crate::sandbox;
 use crate::worktree::{LinkedWorktree, Manifest, SealOptions};
 
@@ -481,10 +482,16 @@ pub(super) fn choose_adapter(repo: &Repo, contract: &Contract) -> Result<sandbox
     }
 }
 
+/// The words that `loop.minSandbox` may have. Any but `none` forbids it.
+const MIN_SANDBOX: [&str; 6] = ["landlock", "bwrap", "docker", "podman", "sandbox-exec", "none"];
+
 /// Whether an adapter that works here can enforce the networks that the contract asks for. What no other part of a sandbox
 /// needs is found out by trying it.
 fn can_have(adapter: sandbox::Adapter, contract: &Contract) -> std::result::Result<(), String> {
-    let SandboxTerms { worker_network, check_network, .. } = &contract.sandbox;
+    let SandboxTerms { worker_network, check_network, image, .. } = &contract.sandbox;
+    if adapter.has_image() {
+        sandbox::has_image(adapter, image.as_deref())?;
+    }
     if ![worker_network, check_network].iter().any(|terms| matches!(terms, NetworkTerms::Allow(_))) {
         return Ok(());
     }
@@ -496,18 +503,13 @@ fn can_have(adapter: sandbox::Adapter, contract: &Contract) -> std::result::Resu
 
 pub(super) fn strongest_adapter(repo: &Repo, contract: &Contract) -> Result<sandbox::Adapter> {
     let minimum = repo.config().loop_min_sandbox();
-    if let Some(word) = minimum.as_deref().filter(|word| !["landlock", "bwrap", "none"].contains(word)) {
+    if let Some(word) = minimum.as_deref().filter(|word| !MIN_SANDBOX.contains(word)) {
         return Err(Error::workspace(format!("loop.minSandbox = {word:?} names no sandbox that is built"))
-            .hint("use landlock, bwrap or none"));
+            .hint(format!("use {}", any_of(&MIN_SANDBOX.map(str::to_owned)))));
     }
     let mut why = Vec::new();
     for allowed in &contract.sandbox.allowed {
-        let adapter = match allowed {
-            Adapter::Landlock => sandbox::Adapter::Landlock,
-            Adapter::Bwrap => sandbox::Adapter::Bwrap,
-            Adapter::None => sandbox::Adapter::None,
-            _ => continue,
-        };
+        let Some(adapter) = allowed.built() else { continue };
         if adapter == sandbox::Adapter::None && minimum.as_deref().is_some_and(|minimum| minimum != "none") {
             why.push(format!("none: loop.minSandbox asks for {}", minimum.as_deref().unwrap_or_default()));
             continue;

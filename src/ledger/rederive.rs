@@ -327,7 +327,7 @@ fn enforced_fits(
         NetworkTerms::Host => true,
         NetworkTerms::Allow(_) => enforced.network != NetworkEnforced::Host,
         NetworkTerms::None => {
-            matches!(enforced.network, NetworkEnforced::NoneNamespace | NetworkEnforced::NoneSeccomp)
+            !matches!(enforced.network, NetworkEnforced::Host | NetworkEnforced::AllowNamespace)
         }
     };
     let fits = network && (enforced.filesystem || enforced.adapter == Adapter::None);

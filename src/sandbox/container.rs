@@ -13,7 +13,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use super::environment::HostEnv;
 use super::{
     Adapter, Command, Ended, Enforcement, Exit, Network, NetworkEnforced, Outcome, Policy, ProcessTree,
-    SandboxError, UnixSockets, shell,
+    SandboxError, UnixSockets, is_pinned, shell,
 };
 
 /// The most processes of one container.
@@ -38,17 +38,6 @@ const CLIENTS: [&str; 8] = [
     "DOCKER_CONTEXT",
     "CONTAINER_HOST",
 ];
-
-/// Whether `image` is a name and the digest of exactly one image.
-pub fn is_pinned(image: &str) -> bool {
-    let Some((name, digest)) = image.split_once("@sha256:") else { return false };
-    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:".contains(&byte);
-    let starts = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
-    starts
-        && name.bytes().all(letter)
-        && digest.len() == 64
-        && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-}
 
 /// Who a container runs as.
 #[derive(Debug, Clone, Copy)]
@@ -116,7 +105,10 @@ pub(super) fn arguments(
 fn mountable(path: &Path) -> io::Result<&str> {
     let text = path.to_str().filter(|text| text.starts_with('/') && !text.contains([',', '"', '\n', '\0']));
     text.ok_or_else(|| {
-        io::Error::new(io::ErrorKind::InvalidInput, "a container cannot be given a path with a comma or a quote in it")
+        io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "a container cannot be given a path with a comma or a quote in it",
+        )
     })
 }
 
@@ -127,8 +119,13 @@ fn client(adapter: Adapter) -> Result<std::path::PathBuf, String> {
         .ok_or_else(|| format!("{name} is not installed"))
 }
 
+/// Whether the client is there.
+pub(super) fn is_installed(adapter: Adapter) -> Result<(), String> {
+    client(adapter).map(drop)
+}
+
 /// Whether an engine answers here, and has the image.
-pub fn ready(adapter: Adapter, image: Option<&str>) -> Result<(), String> {
+pub(super) fn ready(adapter: Adapter, image: Option<&str>) -> Result<(), String> {
     client(adapter)?;
     let server = ask(adapter, &["version", "--format", "{{.Server.Version}}"])?;
     if server.exit != Exit::Code(0) {
@@ -187,7 +184,8 @@ pub(super) fn run(
     let words = arguments(command, policy, image, &name, owner)
         .map_err(|source| SandboxError::Path { path: command.cwd.clone(), source })?;
     let own = clients_own();
-    let of_command = command.env.iter().filter(|(name, _)| CLIENTS.iter().all(|other| OsStr::new(other) != name));
+    let of_command =
+        command.env.iter().filter(|(name, _)| CLIENTS.iter().all(|other| OsStr::new(other) != name));
     let wrapped = Command {
         argv: std::iter::once(client.into_os_string()).chain(words).collect(),
         cwd: "/".into(),
@@ -244,7 +242,12 @@ mod tests {
             ..Policy::new(adapter, network)
         };
         let words = arguments(&command, &policy, IMAGE, "git-loop-1", Owner { user, group: 100 }).unwrap();
-        words.iter().map(|word| word.to_str().unwrap()).collect::<Vec<_>>().join("\n").replace("\n--", " \\\n--")
+        words
+            .iter()
+            .map(|word| word.to_str().unwrap())
+            .collect::<Vec<_>>()
+            .join("\n")
+            .replace("\n--", " \\\n--")
     }
 
     #[test]

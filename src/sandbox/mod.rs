@@ -9,6 +9,7 @@
 //! | `process` | fork, supervise, feed, read, end; the only code between `fork` and `exec` |
 //! | `root`, `landlock`, `seccomp` | the three layers of the `landlock` adapter |
 //! | `bwrap` | the root of the `bwrap` adapter, as bubblewrap's arguments |
+//! | `container`, `profile` | the command lines of docker and podman; the profile of macOS's `sandbox-exec` |
 //! | [`egress`] and `proxy` | a network of named hosts only |
 //! | `disk` | what a command's folders hold |
 //!
@@ -40,11 +41,15 @@ pub mod toolchain;
 #[cfg(target_os = "linux")]
 mod bwrap;
 #[cfg(unix)]
+mod container;
+#[cfg(unix)]
 mod disk;
 #[cfg(target_os = "linux")]
 mod landlock;
 #[cfg(unix)]
 mod process;
+#[cfg_attr(not(target_os = "macos"), allow(dead_code))]
+mod profile;
 #[cfg(target_os = "linux")]
 mod proxy;
 #[cfg(target_os = "linux")]
@@ -125,6 +130,12 @@ pub enum Adapter {
     Landlock,
     /// bubblewrap, with the same namespaces and seccomp filter. Linux.
     Bwrap,
+    /// A container of Docker, from an image that is pinned by its digest.
+    Docker,
+    /// The same of Podman.
+    Podman,
+    /// The sandbox of macOS, with a profile for each command.
+    SandboxExec,
     /// Nothing, except that the process tree is ended and `Network::None` still holds or is refused.
     None,
 }
@@ -134,8 +145,18 @@ impl fmt::Display for Adapter {
         f.write_str(match self {
             Self::Landlock => "landlock",
             Self::Bwrap => "bwrap",
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+            Self::SandboxExec => "sandbox-exec",
             Self::None => "none",
         })
+    }
+}
+
+impl Adapter {
+    /// Whether its commands run in an image that has their programs, and see none of the host's.
+    pub fn has_image(self) -> bool {
+        matches!(self, Self::Docker | Self::Podman)
     }
 }
 
@@ -156,6 +177,8 @@ pub enum Network {
 pub struct Policy {
     /// What enforces it.
     pub adapter: Adapter,
+    /// The image of an adapter that [has one](Adapter::has_image), pinned by its digest.
+    pub image: Option<String>,
     /// Its network.
     pub network: Network,
     /// Whom it may speak to, with [`Network::Allow`].
@@ -173,7 +196,15 @@ pub struct Policy {
 impl Policy {
     /// A policy that grants nothing but the system's folders.
     pub fn new(adapter: Adapter, network: Network) -> Self {
-        Self { adapter, network, allow: Vec::new(), disk: None, writable: Vec::new(), readable: Vec::new() }
+        Self {
+            adapter,
+            image: None,
+            network,
+            allow: Vec::new(),
+            disk: None,
+            writable: Vec::new(),
+            readable: Vec::new(),
+        }
     }
 }
 
@@ -244,6 +275,8 @@ pub enum NetworkEnforced {
     NoneNamespace,
     /// Sockets cannot be created; there is no loopback either.
     NoneSeccomp,
+    /// Sockets cannot be used, by the profile of `sandbox-exec`; there is no loopback either.
+    NoneProfile,
     /// A network namespace of its own with loopback and a proxy to the listed hosts.
     AllowNamespace,
     /// The host's network.
@@ -258,6 +291,8 @@ pub enum ProcessTree {
     PidNamespace,
     /// A supervising process that every orphan falls to, and which kills until it has no child.
     Subreaper,
+    /// The engine: the tree is a container, and is removed with it.
+    Container,
     /// The process group is killed, and what the process table showed as a descendant while the command ran. A process that
     /// leaves the group and its parent between two looks escapes.
     ProcessGroup,
@@ -383,6 +418,12 @@ impl From<SandboxError> for crate::error::Error {
             SandboxError::AdapterUnavailable { adapter: Adapter::Bwrap, .. } => {
                 "install bubblewrap, and allow user namespaces if you are not root; or allow another adapter in `sandbox.allowed`"
             }
+            SandboxError::AdapterUnavailable { adapter: Adapter::Docker | Adapter::Podman, .. } => {
+                "start the engine and fetch the image that the contract pins, or allow another adapter in `sandbox.allowed`"
+            }
+            SandboxError::AdapterUnavailable { adapter: Adapter::SandboxExec, .. } => {
+                "use it on macOS, without a network allow-list, or allow another adapter in `sandbox.allowed`"
+            }
             SandboxError::AdapterUnavailable { adapter: Adapter::None, .. } => {
                 "use `network = \"host\"` with the adapter `none`, or another adapter"
             }
@@ -429,6 +470,10 @@ impl From<SandboxError> for crate::error::Error {
 pub fn run(command: &Command, policy: &Policy, interrupt: &AtomicBool) -> Result<Outcome, SandboxError> {
     available(policy.adapter)
         .map_err(|why| SandboxError::AdapterUnavailable { adapter: policy.adapter, why })?;
+    #[cfg(unix)]
+    if policy.adapter.has_image() {
+        return container::run(command, policy, interrupt);
+    }
     start(command, &program_of(command)?, policy, interrupt)
 }
 
@@ -480,6 +525,13 @@ pub fn available(adapter: Adapter) -> Result<(), String> {
         Adapter::Bwrap => bwrap_works(),
         #[cfg(not(target_os = "linux"))]
         Adapter::Landlock | Adapter::Bwrap => Err(format!("{adapter} is for Linux")),
+        #[cfg(unix)]
+        Adapter::Docker | Adapter::Podman => container::is_installed(adapter),
+        #[cfg(not(unix))]
+        Adapter::Docker | Adapter::Podman => Err(format!("{adapter} is not supported on this system")),
+        Adapter::SandboxExec if !cfg!(target_os = "macos") => Err("sandbox-exec is for macOS".into()),
+        Adapter::SandboxExec if Path::new(profile::PROGRAM).exists() => Ok(()),
+        Adapter::SandboxExec => Err(format!("there is no {}", profile::PROGRAM)),
     }
 }
 
@@ -503,6 +555,25 @@ fn bwrap_works() -> Result<(), String> {
     FOUND.get_or_init(find).clone()
 }
 
+/// Whether `image` is a name and the digest of exactly one image, as a contract must name one.
+pub fn is_pinned(image: &str) -> bool {
+    let Some((name, digest)) = image.split_once("@sha256:") else { return false };
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:".contains(&byte);
+    let starts = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    starts
+        && name.bytes().all(letter)
+        && digest.len() == 64
+        && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Whether the engine of an adapter that has an image answers here, and has this one.
+pub fn has_image(adapter: Adapter, image: Option<&str>) -> Result<(), String> {
+    #[cfg(unix)]
+    return container::ready(adapter, image);
+    #[cfg(not(unix))]
+    Err(format!("{adapter} is not supported on this system, with {image:?} or without"))
+}
+
 /// Runs a command that does nothing under an adapter with this network, to see whether that can be had here.
 pub fn probe(adapter: Adapter, network: Network) -> Result<(), SandboxError> {
     let policy = Policy::new(adapter, network);
@@ -517,6 +588,9 @@ pub fn probe(adapter: Adapter, network: Network) -> Result<(), SandboxError> {
 /// Whether every command of this adapter sees a root with nothing on it but what was granted: one in this process had it, and without it
 /// none is run from then on.
 pub fn has_private_root(adapter: Adapter) -> bool {
+    if adapter.has_image() {
+        return true;
+    }
     #[cfg(target_os = "linux")]
     return adapter == Adapter::Bwrap || (adapter == Adapter::Landlock && process::has_namespaces());
     #[cfg(not(target_os = "linux"))]

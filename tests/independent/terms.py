@@ -30,7 +30,11 @@ def check(terms):
         network = terms["sandbox"][key]
         if isinstance(network, dict):
             _need(network["allow"] and all(rule(entry) for entry in network["allow"]), "sandbox.%s is no list of hosts" % key)
-    _need(all(a in ("landlock", "bwrap", "none") for a in terms["sandbox"]["allowed"]), "an adapter is not built yet")
+    image = terms["sandbox"]["image"]
+    _need((image is not None) == any(a in ("docker", "podman") for a in terms["sandbox"]["allowed"]),
+          "sandbox.image is there exactly for docker and podman")
+    _need(image is None or re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/:-]*@sha256:[0-9a-f]{64}", image, re.A), "sandbox.image")
+    _need(all(a in ("landlock", "bwrap", "docker", "podman", "sandbox-exec", "none") for a in terms["sandbox"]["allowed"]), "an adapter is not built yet")
     for role in ROLES[:2]:
         _need(terms["roles"][role], "roles.%s is empty" % role)
     _need((terms["class"] == "lasting_code") == (terms["lasting"] is not None), "lasting is there exactly for lasting_code")

@@ -281,6 +281,7 @@ prop_compose! {
             guards: Guards { on_violation: OnViolation::Reject },
             sandbox: Sandbox {
                 allowed: vec![Adapter::None, Adapter::Landlock, Adapter::Bwrap],
+                image: None,
                 disk: "3GiB".parse().unwrap(),
                 presets,
                 read_only: vec!["~/sdk".into()],

@@ -151,6 +151,10 @@ pub(in super::super) fn run(
     let with =
         |namespaces| run_with(command, file, policy, interrupt, Layers { adapter, namespaces, network, abi });
     let told = |refused: Refused| refused.told(command, file);
+    if !matches!(adapter, Adapter::Landlock | Adapter::Bwrap | Adapter::None) {
+        let why = "it is none of this system".to_owned();
+        return Err(SandboxError::AdapterUnavailable { adapter, why });
+    }
     // What cannot be had without namespaces is not tried without them.
     let needs = if adapter == Adapter::Bwrap {
         Some("bubblewrap needs namespaces")
