@@ -356,7 +356,7 @@ mod tests {
         });
         // A port that nobody listens on: it was just given back.
         let closed = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-        let rules = [format!("127.0.0.1:{port}"), format!("127.0.0.1:{closed}"), "*.invalid:80".into()];
+        let rules = [format!("127.0.0.1:{port}"), format!("127.0.0.1:{closed}"), "no.such.invalid:80".into()];
         let rules = rules.iter().map(|rule| Rule::parse(rule).unwrap()).collect();
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = listener.local_addr().unwrap();
