@@ -77,7 +77,7 @@ pub fn look(repo: &Repo, loop_refs: LoopRefs<'_>) -> Result<Snapshot> {
 /// against nobody.
 pub fn look_at_user(host: &HostEnv) -> BTreeMap<PathBuf, String> {
     let mut files = BTreeMap::new();
-    let home = host.home_dir().map(|home| home.to_path_buf());
+    let home = host.home_dir().map(Path::to_path_buf);
     let config = host.non_empty_var("XDG_CONFIG_HOME").map(PathBuf::from);
     let config = config.or_else(|| home.as_ref().map(|home| home.join(".config")));
     if let Some(named) = host.non_empty_var("GIT_CONFIG_GLOBAL") {

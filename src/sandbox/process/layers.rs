@@ -64,6 +64,10 @@ pub(super) unsafe fn loopback_up() -> bool {
 ///
 /// # Safety
 /// As [`write_file`].
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "the sizes of small structures, and a constant, in the types of libc"
+)]
 pub(super) unsafe fn send_listener(to: c_int, port: u16) -> bool {
     const BACKLOG: c_int = 64;
     // SAFETY: all structures are plain data that live through the calls; the control message has the space that `CMSG_SPACE` asks for
@@ -82,9 +86,9 @@ pub(super) unsafe fn send_listener(to: c_int, port: u16) -> bool {
             libc::bind(socket, (&raw const address).cast(), size) == 0 && libc::listen(socket, BACKLOG) == 0;
         let mut control = [0_u64; 8];
         let mut byte = 0_u8;
-        let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        let mut piece = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
         let mut message: libc::msghdr = std::mem::zeroed();
-        message.msg_iov = &raw mut part;
+        message.msg_iov = &raw mut piece;
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = libc::CMSG_SPACE(size_of::<c_int>() as c_uint) as _;
@@ -107,9 +111,9 @@ pub(super) fn receive_descriptor(from: c_int) -> Option<std::os::fd::OwnedFd> {
     unsafe {
         let mut control = [0_u64; 8];
         let mut byte = 0_u8;
-        let mut part = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        let mut piece = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
         let mut message: libc::msghdr = std::mem::zeroed();
-        message.msg_iov = &raw mut part;
+        message.msg_iov = &raw mut piece;
         message.msg_iovlen = 1;
         message.msg_control = control.as_mut_ptr().cast();
         message.msg_controllen = size_of_val(&control) as _;

@@ -310,7 +310,7 @@ fn relay(
     let way = |from, to, count, waiting| Way { from, to, count, waiting, ended: false, closed: false };
     let mut out = way(client, server, &entry.sent, first);
     let mut back = way(server, client, &entry.received, Vec::new());
-    while !(out.closed && back.closed) && !shared.is_stopping() {
+    while !(shared.is_stopping() || out.closed && back.closed) {
         let events = |reading: &Way<'_>, writing: &Way<'_>| {
             let read = !reading.ended && reading.waiting.is_empty();
             (if read { libc::POLLIN } else { 0 })
