@@ -25,6 +25,8 @@ mod orchestrate;
 mod places;
 mod preflight;
 mod review;
+#[cfg(target_os = "linux")]
+mod sandboxes;
 mod second;
 mod streams;
 mod verify;

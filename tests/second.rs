@@ -9,7 +9,7 @@ use crate::verify::{Forge, converged};
 
 /// What both verifiers say of every loop of the repository.
 #[track_caller]
-fn both(env: &TestEnv, code: i32, what: &str) {
+pub fn both(env: &TestEnv, code: i32, what: &str) {
     let program = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/independent/verify.py");
     let mut command = env.command("python3", env.repo());
     command.args([program, "-C", env.repo().to_str().unwrap(), "--all", "--allowed-signers"]);

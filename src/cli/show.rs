@@ -21,6 +21,7 @@ use crate::ledger::trust::TrustRoot;
 use crate::ledger::verify::{Chain, Step};
 use crate::render;
 use crate::render::line::plural;
+use crate::sandbox::Egress;
 use crate::sign::{fingerprint, sshsig};
 
 /// The most entries of a list that are shown to a person.
@@ -218,6 +219,7 @@ fn receipt(text: &mut String, receipt: &Receipt) {
     }
     if let Some(worker) = &receipt.worker {
         run_line(text, "worker", &worker.run);
+        requests_line(text, receipt.sandbox.worker_requests.as_ref());
         if let Some(failure) = &worker.failure {
             let _ = writeln!(text, "              failed: {}", one_line(failure, 200));
         }
@@ -359,6 +361,14 @@ fn list(text: &mut String, name: &str, entries: &[String], count: u64) {
     if count > shown {
         let _ = writeln!(text, "  {:<11} and {} more", "", count - shown);
     }
+}
+
+/// Whom a command asked for through a list of hosts.
+fn requests_line(text: &mut String, requests: Option<&Egress>) {
+    let Some(Egress { requests, more }) = requests else { return };
+    let refused = requests.iter().filter(|request| !request.allowed).count() as u64;
+    let all = requests.len() as u64 + more;
+    let _ = writeln!(text, "              {}, {refused} not allowed", plural(all, "request", "requests"));
 }
 
 fn run_line(text: &mut String, name: &str, run: &RunReceipt) {

@@ -16,7 +16,7 @@ pub use super::judge::{Check, Direction, Holdout, Metric, MetricSource, ReportFo
 pub use super::sandbox::{
     Adapter, AllowList, CheckSandbox, History, Network, NetworkMode, Preset, Sandbox, WorkerSandbox,
 };
-pub use super::worker::{Model, OnFailure, Sampling, Usage, Worker};
+pub use super::worker::{Credential, Model, OnFailure, Sampling, Usage, Worker};
 
 /// A whole `loop.toml`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]

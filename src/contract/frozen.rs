@@ -20,6 +20,8 @@ use crate::ledger::receipt::{ModelIdentity, SamplingParameters};
 use crate::ledger::record::Role;
 use crate::money::MicroUsd;
 use crate::oid::Oid;
+use crate::sandbox;
+use crate::sandbox::egress::Rule;
 use crate::sandbox::toolchain;
 
 /// The schema id of `contract.json`.
@@ -121,12 +123,27 @@ pub struct WorkerTerms {
     pub usage: Usage,
     /// How long one run may take.
     pub timeout_seconds: u64,
+    /// How long it may print nothing; null without a limit.
+    pub idle_timeout_seconds: Option<u64>,
     /// The variables that are passed through, by name.
     pub env: Vec<String>,
+    /// The credential that is made for each run; null without one.
+    pub credential: Option<CredentialTerms>,
     /// What its failure means.
     pub on_failure: OnFailure,
     /// What each start reserves; null: the largest cost so far.
     pub reserve_usd: Option<MicroUsd>,
+}
+
+/// A credential that is made for one run.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct CredentialTerms {
+    /// The variable that the worker gets it in.
+    pub env: String,
+    /// What prints it.
+    pub mint: CommandLine,
+    /// What makes it worthless.
+    pub revoke: CommandLine,
 }
 
 /// A command to run.
@@ -157,6 +174,8 @@ pub struct CheckTerms {
     pub report: Option<String>,
     /// How long one run may take.
     pub timeout_seconds: u64,
+    /// How long it may print nothing; null without a limit.
+    pub idle_timeout_seconds: Option<u64>,
     /// The exit code that means success.
     pub success_exit_code: u8,
     /// Variables with fixed values.
@@ -244,11 +263,15 @@ pub struct GuardTerms {
 pub struct SandboxTerms {
     /// The adapters that a runner may use, the preferred one first.
     pub allowed: Vec<Adapter>,
+    /// The image of the adapters that need one, pinned by its digest; null without one.
+    pub image: Option<String>,
     /// The toolchains that both commands get.
     pub presets: Vec<Preset>,
     /// Further paths that they may read.
     pub read_only: Vec<String>,
-    /// The worker's network: `none` or `host`.
+    /// How many bytes the folders of one run may hold.
+    pub disk_bytes: u64,
+    /// The worker's network: `none`, `host`, or the hosts that may be reached.
     pub worker_network: NetworkTerms,
     /// What the worker sees of the history.
     pub worker_history: History,
@@ -257,13 +280,32 @@ pub struct SandboxTerms {
 }
 
 /// Whether there is a network.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum NetworkTerms {
     /// No way out.
     None,
     /// The machine's.
     Host,
+    /// These hosts, as `host:port`.
+    Allow(Vec<String>),
+}
+
+impl NetworkTerms {
+    /// The rules of an allow-list; none for the other two. What is no rule is left out: `check_terms` has refused it.
+    pub fn rules(&self) -> Vec<Rule> {
+        match self {
+            Self::None | Self::Host => Vec::new(),
+            Self::Allow(list) => list.iter().filter_map(|text| Rule::parse(text).ok()).collect(),
+        }
+    }
+
+    fn is_valid(&self) -> bool {
+        match self {
+            Self::None | Self::Host => true,
+            Self::Allow(list) => !list.is_empty() && self.rules().len() == list.len(),
+        }
+    }
 }
 
 /// Who may act as what, by principal; resolved to explicit lists.
@@ -404,10 +446,25 @@ impl Contract {
             )?;
             within(holdout.folder.starts_with(['/', '~']), "holdout.folder is not an absolute path")?;
         }
+        let idle = |seconds: Option<u64>| seconds.is_none_or(|seconds| day.contains(&seconds));
+        within(idle(self.worker.idle_timeout_seconds), "worker.idle_timeout is not up to 24h")?;
+        within(idle(self.check.idle_timeout_seconds), "check.idle_timeout is not up to 24h")?;
+        within((1 << 20..=16 << 40).contains(&self.sandbox.disk_bytes), "sandbox.disk is not 1MiB to 16TiB")?;
+        within(self.sandbox.worker_network.is_valid(), "sandbox.worker.network is no list of hosts")?;
+        within(self.sandbox.check_network.is_valid(), "sandbox.check.network is no list of hosts")?;
         within(!self.metric.name.trim().is_empty(), "metric.name is empty")?;
         within(self.metric.target.is_finite(), "metric.target is not a number")?;
         within(self.metric.min_improvement >= 0.0, "metric.min_improvement is negative")?;
         within(!self.sandbox.allowed.is_empty(), "sandbox.allowed is empty")?;
+        let needs_image = |adapter: &Adapter| adapter.built().is_some_and(sandbox::Adapter::has_image);
+        within(
+            self.sandbox.allowed.iter().any(needs_image) == self.sandbox.image.is_some(),
+            "sandbox.image does not fit sandbox.allowed",
+        )?;
+        within(
+            self.sandbox.image.as_deref().is_none_or(sandbox::is_pinned),
+            "sandbox.image is not pinned by its digest",
+        )?;
         within(self.parent.is_some() == self.renewal.is_some(), "parent and renewal do not fit each other")?;
         let read =
             matches!(self.metric.from, MetricSource::Failures | MetricSource::Exit | MetricSource::Verdict);

@@ -17,7 +17,7 @@ pub(super) fn accepts(kind: &Kind, value: &DeValue<'_>) -> bool {
     match kind {
         Kind::Table(_) | Kind::Map(_) => value.is_table(),
         Kind::List { .. } => value.is_array(),
-        Kind::Text { .. } | Kind::Choice(_) | Kind::Duration { .. } => value.is_str(),
+        Kind::Text { .. } | Kind::Choice(_) | Kind::Duration { .. } | Kind::Size { .. } => value.is_str(),
         Kind::Dollars { .. } => value.is_str() || value.is_integer() || value.is_float(),
         Kind::Integer { .. } => value.is_integer(),
         Kind::Number { .. } => value.is_integer() || value.is_float(),
@@ -43,6 +43,7 @@ pub(super) fn expected(kind: &Kind) -> String {
         },
         Kind::Text { .. } => "a string".into(),
         Kind::Duration { .. } => "a duration such as \"90s\", \"20m\" or \"1h30m\"".into(),
+        Kind::Size { .. } => "a size such as \"500MiB\" or \"2GiB\"".into(),
         Kind::Dollars { .. } => "an amount in dollars such as 1.50".into(),
         Kind::Integer { .. } => "a whole number".into(),
         Kind::Number { .. } => "a number".into(),

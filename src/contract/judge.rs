@@ -25,6 +25,10 @@ pub struct Check {
     #[serde(default = "Check::default_timeout")]
     #[schemars(extend("x-min" = "1s", "x-max" = "24h"))]
     pub timeout: Seconds,
+    /// How long the check may print nothing before it is ended as at its time-out. Not limited where the key is absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-min" = "1s", "x-max" = "24h"))]
+    pub idle_timeout: Option<Seconds>,
     /// The exit code of a check that passes.
     #[serde(default)]
     #[schemars(range(min = 0, max = 255))]

@@ -3,7 +3,7 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | [`mod@file`] (with `judge`, `sandbox`, `worker`) and [`lasting`] | the types: the one source of the keys, their defaults, their ranges and their documentation |
-//! | [`duration`] and [`money`] | the two value types with a text form of their own |
+//! | [`duration`], [`bytes`] and [`money`] | the value types with a text form of their own |
 //! | `shape` | the types' JSON Schema as a tree that can be walked beside a TOML document |
 //! | [`mod@parse`] with `walk` and `hint` | text to types: positions, unknown keys, wrong types, ranges |
 //! | `validate`, `pattern`, `lint` | the rules that a schema cannot say; faults and warnings |
@@ -13,6 +13,7 @@
 //! | [`scaffold`] | a first `loop.toml` for the project that is found |
 //! | [`table`] | the generated reference of every key, and the JSON Schema |
 
+pub mod bytes;
 pub mod duration;
 pub mod file;
 pub mod frozen;
@@ -37,6 +38,7 @@ mod validate;
 mod walk;
 mod worker;
 
+pub use bytes::Bytes;
 pub use duration::Seconds;
 pub use file::{
     Adapter, Class, Direction, LoopFile, OnFailure, OnViolation, Preset, ReportFormat, UnknownCost, Usage,

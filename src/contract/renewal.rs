@@ -63,6 +63,13 @@ pub fn changed_terms(old: &Contract, new: &Contract) -> Vec<ChangedTerm> {
                         });
                     }
                 }
+                for (member, from) in from.iter().filter(|(member, _)| !to.contains_key(*member)) {
+                    changed.push(ChangedTerm {
+                        term: format!("{name}.{member}"),
+                        from: from.clone(),
+                        to: Value::Null,
+                    });
+                }
             }
             _ => changed.push(ChangedTerm { term: name.to_owned(), from: from.clone(), to: to.clone() }),
         }

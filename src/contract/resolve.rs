@@ -6,11 +6,12 @@ use std::ffi::OsString;
 use gix::ObjectId;
 use gix::bstr::{BString, ByteSlice};
 
+use super::duration::Seconds;
 use super::file::{Adapter, Class, Command, LoopFile, Model, Network, NetworkMode, Preset, Roles, Sampling};
 use super::frozen::{
-    Base, CONTRACT_SCHEMA, CheckTerms, CommandLine, Contract, FrozenTerms, GuardTerms, LimitTerms,
-    MetricTerms, NetworkTerms, PathSets, PathTerms, RULES, RoleTerms, SandboxTerms, TrustTerms, WorkerTerms,
-    WorktreeTerms,
+    Base, CONTRACT_SCHEMA, CheckTerms, CommandLine, Contract, CredentialTerms, FrozenTerms, GuardTerms,
+    LimitTerms, MetricTerms, NetworkTerms, PathSets, PathTerms, RULES, RoleTerms, SandboxTerms, TrustTerms,
+    WorkerTerms, WorktreeTerms,
 };
 use crate::error::{Error, Result, ResultExt};
 use crate::escape::escape_path;
@@ -114,7 +115,13 @@ pub fn resolve(
             sampling: sampling(&file.worker.sampling),
             usage: file.worker.usage,
             timeout_seconds: file.worker.timeout.get(),
+            idle_timeout_seconds: file.worker.idle_timeout.map(Seconds::get),
             env: file.worker.env.clone(),
+            credential: file.worker.credential.as_ref().map(|credential| CredentialTerms {
+                env: credential.env.clone(),
+                mint: command(&credential.mint),
+                revoke: command(&credential.revoke),
+            }),
             on_failure: file.worker.on_failure,
             reserve_usd: file.worker.reserve_usd.map(|dollars| MicroUsd::from_micros(dollars.micros())),
         },
@@ -124,6 +131,7 @@ pub fn resolve(
             format: file.check.format,
             report: file.check.report.clone(),
             timeout_seconds: file.check.timeout.get(),
+            idle_timeout_seconds: file.check.idle_timeout.map(Seconds::get),
             success_exit_code: file.check.success_exit_code,
             env: file.check.env.clone(),
             external: file.check.external,
@@ -156,11 +164,13 @@ pub fn resolve(
         guards: GuardTerms { on_violation: file.guards.on_violation },
         sandbox: SandboxTerms {
             allowed: file.sandbox.allowed.clone(),
+            image: file.sandbox.image.clone(),
             presets,
             read_only: file.sandbox.read_only.clone(),
-            worker_network: network(&file.sandbox.worker.network)?,
+            disk_bytes: file.sandbox.disk.get(),
+            worker_network: network(&file.sandbox.worker.network),
             worker_history: file.sandbox.worker.history,
-            check_network: network(&file.sandbox.check.network)?,
+            check_network: network(&file.sandbox.check.network),
         },
         roles,
         trust: TrustTerms { allowed_signers: trust.text.clone() },
@@ -271,13 +281,11 @@ pub(crate) fn command(command: &Command) -> CommandLine {
     }
 }
 
-fn network(network: &Network) -> Result<NetworkTerms> {
+fn network(network: &Network) -> NetworkTerms {
     match network {
-        Network::Mode(NetworkMode::None) => Ok(NetworkTerms::None),
-        Network::Mode(NetworkMode::Host) => Ok(NetworkTerms::Host),
-        // Refused when the file was parsed; here once more, so that it can never be weakened to something else.
-        Network::Allow(_) => Err(Error::usage("a network allow-list is not built yet")
-            .hint("use network = \"none\" or network = \"host\"")),
+        Network::Mode(NetworkMode::None) => NetworkTerms::None,
+        Network::Mode(NetworkMode::Host) => NetworkTerms::Host,
+        Network::Allow(list) => NetworkTerms::Allow(list.allow.clone()),
     }
 }
 

@@ -3,13 +3,21 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::bytes::Bytes;
+use crate::sandbox;
+
 /// `[sandbox]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Sandbox {
     /// The adapters that a runner may use. The receipt says which one was used and what it enforced.
-    #[schemars(length(min = 1), extend("x-built-items" = ["landlock", "none"]))]
+    #[schemars(length(min = 1), extend("x-built-items" = ["landlock", "bwrap", "docker", "podman", "sandbox-exec", "none"]))]
     pub allowed: Vec<Adapter>,
+    /// The image of `docker` and `podman`, pinned by its digest: `name@sha256:…`. It has all programs that worker and check
+    /// need; presets are not for it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(length(min = 1, max = 500))]
+    pub image: Option<String>,
     /// The toolchains whose programs and caches are given read-only. Default: those of the projects found in the base
     /// commit. An empty list: none.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -17,6 +25,10 @@ pub struct Sandbox {
     pub presets: Option<Vec<Preset>>,
     /// Further folders given read-only: absolute, or below `~/`.
     pub read_only: Vec<String>,
+    /// How much the folders of one run of the worker or of the check may hold: its worktree, its `HOME` and its temporary
+    /// folders together. A run that goes past it is ended.
+    #[schemars(extend("x-min" = "1MiB", "x-max" = "16TiB"))]
+    pub disk: Bytes,
     /// The worker's sandbox.
     pub worker: WorkerSandbox,
     /// The check's sandbox.
@@ -27,8 +39,10 @@ impl Default for Sandbox {
     fn default() -> Self {
         Self {
             allowed: vec![Adapter::Landlock],
+            image: None,
             presets: None,
             read_only: Vec::new(),
+            disk: Bytes::gib(32),
             worker: WorkerSandbox::default(),
             check: CheckSandbox::default(),
         }
@@ -47,6 +61,9 @@ pub enum Adapter {
     Docker,
     /// Podman.
     Podman,
+    /// The sandbox of macOS.
+    #[serde(rename = "sandbox-exec")]
+    SandboxExec,
     /// E2B.
     E2b,
     /// nono.
@@ -56,6 +73,19 @@ pub enum Adapter {
 }
 
 impl Adapter {
+    /// The adapter that this word means; none for those that are not built.
+    pub fn built(self) -> Option<sandbox::Adapter> {
+        Some(match self {
+            Self::Landlock => sandbox::Adapter::Landlock,
+            Self::Bwrap => sandbox::Adapter::Bwrap,
+            Self::Docker => sandbox::Adapter::Docker,
+            Self::Podman => sandbox::Adapter::Podman,
+            Self::SandboxExec => sandbox::Adapter::SandboxExec,
+            Self::None => sandbox::Adapter::None,
+            Self::E2b | Self::Nono => return None,
+        })
+    }
+
     /// The word in `loop.toml`.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -63,6 +93,7 @@ impl Adapter {
             Self::Bwrap => "bwrap",
             Self::Docker => "docker",
             Self::Podman => "podman",
+            Self::SandboxExec => "sandbox-exec",
             Self::E2b => "e2b",
             Self::Nono => "nono",
             Self::None => "none",
@@ -86,8 +117,7 @@ pub enum Preset {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct WorkerSandbox {
-    /// What the worker may reach.
-    #[schemars(extend("x-built" = ["none", "host"]))]
+    /// What the worker may reach. With `allow`, whole `host:port`, also `*.domain:port`, through a proxy and nothing else.
     pub network: Network,
     /// What the worker sees of the repository's history.
     pub history: History,
@@ -103,8 +133,7 @@ impl Default for WorkerSandbox {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckSandbox {
-    /// What the check may reach.
-    #[schemars(extend("x-built" = ["none", "host"]))]
+    /// What the check may reach. `allow` as for the worker.
     pub network: Network,
 }
 

@@ -41,6 +41,10 @@ pub(super) enum Kind {
         min: String,
         max: String,
     },
+    Size {
+        min: String,
+        max: String,
+    },
     Integer {
         min: i128,
         max: i128,
@@ -108,6 +112,8 @@ impl Node {
             Kind::Duration { min: text("x-min"), max: text("x-max") }
         } else if text("x-kind") == "dollars" {
             Kind::Dollars { min: text("x-min"), max: text("x-max") }
+        } else if text("x-kind") == "size" {
+            Kind::Size { min: text("x-min"), max: text("x-max") }
         } else {
             let number = |name: &str| keyword(name).and_then(Value::as_f64);
             let whole = |name: &str| keyword(name).and_then(whole);
@@ -232,6 +238,10 @@ mod tests {
             Kind::Dollars { min, max } => {
                 assert!(min.parse::<super::super::Dollars>().is_ok(), "{path}: x-min {min:?}");
                 assert!(max.parse::<super::super::Dollars>().is_ok(), "{path}: x-max {max:?}");
+            }
+            Kind::Size { min, max } => {
+                assert!(min.parse::<super::super::Bytes>().is_ok(), "{path}: x-min {min:?}");
+                assert!(max.parse::<super::super::Bytes>().is_ok(), "{path}: x-max {max:?}");
             }
             Kind::Choice(choices) => {
                 assert!(!choices.is_empty(), "{path}");

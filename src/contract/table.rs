@@ -16,7 +16,7 @@ const HEAD: &str = "\
 A `loop.toml` holds the terms of a loop. `git loop start` validates it, resolves it against the base commit and freezes it.
 An unknown key is an error. A limit of 0 is an error, never \"no limit\". Values that are marked as not built yet are
 refused, never ignored. In a key, `[]` stands for each entry of an array of tables and `<name>` for a key of your own.
-Durations are whole seconds written as `\"90s\"`, `\"20m\"`, `\"1h30m\"`; money is in US dollars with at most six decimal
+Durations are whole seconds written as `\"90s\"`, `\"20m\"`, `\"1h30m\"`; sizes are whole `KiB`, `MiB`, `GiB` or `TiB`, as `\"2GiB\"`; money is in US dollars with at most six decimal
 places, as a number or a string, and is counted exactly.
 
 | key | type | default | range | meaning |
@@ -95,6 +95,7 @@ fn type_name(node: &Node) -> String {
         Kind::Text { .. } => "string".into(),
         Kind::Duration { .. } => "duration".into(),
         Kind::Dollars { .. } => "dollars".into(),
+        Kind::Size { .. } => "size".into(),
         Kind::Integer { .. } => "integer".into(),
         Kind::Number { .. } => "number".into(),
         Kind::Boolean => "boolean".into(),
@@ -117,7 +118,9 @@ fn range(node: &Node) -> String {
     match &node.kind {
         Kind::List { min: 1, .. } => "not empty".into(),
         Kind::Text { max, .. } if *max < u64::MAX => format!("up to {max} characters"),
-        Kind::Duration { min, max } | Kind::Dollars { min, max } => format!("{min} to {max}"),
+        Kind::Duration { min, max } | Kind::Dollars { min, max } | Kind::Size { min, max } => {
+            format!("{min} to {max}")
+        }
         Kind::Integer { min, max } => format!("{min} to {max}"),
         Kind::Number { min, max } => match (min, max) {
             (Some(min), Some(max)) => format!("{min} to {max}"),

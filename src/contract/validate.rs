@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::file::{Class, Command, Limits, Roles, Sandbox, Worker, Worktree};
+use super::duration::Seconds;
+use super::file::{Adapter, Class, Command, Limits, Network, Roles, Sandbox, Worker, Worktree};
 use super::judge::{Check, Direction, Holdout, Metric, MetricSource, ReportFormat};
 use super::lasting::{LASTING_KEYS, NamedCommand};
 use super::lint;
@@ -11,6 +12,8 @@ use super::pattern::{Fault, inside_fault, pattern_fault};
 use super::problem::{Warning, quoted};
 use super::walk::Walk;
 use super::worker::Usage;
+use crate::sandbox;
+use crate::sandbox::egress::Rule;
 
 /// Adds the faults of the draft to those of the walk; gives the warnings.
 pub(super) fn validate(draft: &Draft, walk: &mut Walk<'_>) -> Vec<Warning> {
@@ -104,6 +107,25 @@ impl Rules<'_, '_> {
         for (index, name) in worker.env.iter().enumerate() {
             self.variable(&format!("worker.env[{index}]"), name);
         }
+        self.idle("worker", worker.idle_timeout, worker.timeout);
+        if let Some(credential) = &worker.credential {
+            self.variable("worker.credential.env", &credential.env);
+            self.command("worker.credential.mint", &credential.mint);
+            self.command("worker.credential.revoke", &credential.revoke);
+            for (key, command) in [("mint", &credential.mint), ("revoke", &credential.revoke)] {
+                let own = |word: &String| word.contains('/') && !word.starts_with('/');
+                if matches!(command, Command::Args(words) if words.first().is_some_and(own)) {
+                    let at = format!("worker.credential.{key}");
+                    let hint = "name it by its absolute path, or by a name that is in your PATH";
+                    self.hinted(&at, format!("`{at}` names a file of the repository"), hint);
+                }
+            }
+            if worker.env.contains(&credential.env) {
+                let hint = "take it out of worker.env: the worker gets the one that was made for it";
+                let message = format!("`{}` is passed through and made for each run", credential.env);
+                self.hinted("worker.credential.env", message, hint);
+            }
+        }
         for (key, text) in [
             ("agent", &worker.agent),
             ("model.provider", &worker.model.provider),
@@ -143,6 +165,15 @@ impl Rules<'_, '_> {
         }
     }
 
+    /// A limit on silence that is longer than the time-out never ends anything.
+    fn idle(&mut self, table: &str, idle: Option<Seconds>, timeout: Seconds) {
+        if let Some(idle) = idle.filter(|idle| *idle > timeout) {
+            let at = format!("{table}.idle_timeout");
+            let message = format!("`{at} = \"{idle}\"` is longer than `{table}.timeout = \"{timeout}\"`");
+            self.hinted(&at, message, "make it shorter, or take it out");
+        }
+    }
+
     fn worktree(&mut self, worktree: &Worktree) {
         self.each("worktree.warm", &worktree.warm, inside_fault);
         self.no_twins("worktree.warm", &worktree.warm);
@@ -150,6 +181,7 @@ impl Rules<'_, '_> {
 
     fn check(&mut self, check: &Check) {
         self.command("check.command", &check.command);
+        self.idle("check", check.idle_timeout, check.timeout);
         for (name, value) in &check.env {
             let at = format!("check.env.{name}");
             self.variable(&at, name);
@@ -309,14 +341,39 @@ impl Rules<'_, '_> {
         }
     }
 
-    fn sandbox(&mut self, sandbox: &Sandbox) {
-        let allowed: Vec<_> = sandbox.allowed.iter().map(|it| format!("{it:?}").to_lowercase()).collect();
+    fn sandbox(&mut self, terms: &Sandbox) {
+        let allowed: Vec<_> = terms.allowed.iter().map(|it| format!("{it:?}").to_lowercase()).collect();
         self.no_twins("sandbox.allowed", &allowed);
+        let needs = |adapter: &&Adapter| adapter.built().is_some_and(sandbox::Adapter::has_image);
+        match (terms.allowed.iter().find(needs), &terms.image) {
+            (Some(adapter), None) => {
+                let message = format!("`{}` needs `sandbox.image`", adapter.as_str());
+                self.hinted("sandbox.allowed", message, PINNED);
+            }
+            (None, Some(_)) => {
+                let hint = "take it out, or allow \"docker\" or \"podman\"";
+                self.hinted("sandbox.image", "`sandbox.image` is for `docker` and `podman`", hint);
+            }
+            (Some(_), Some(image)) if !sandbox::is_pinned(image) => {
+                let message = format!("`sandbox.image = {}` is not pinned by its digest", quoted(image));
+                self.hinted("sandbox.image", message, PINNED);
+            }
+            _ => {}
+        }
         let presets: Vec<_> =
-            sandbox.presets.iter().flatten().map(|it| format!("{it:?}").to_lowercase()).collect();
+            terms.presets.iter().flatten().map(|it| format!("{it:?}").to_lowercase()).collect();
         self.no_twins("sandbox.presets", &presets);
-        self.no_twins("sandbox.read_only", &sandbox.read_only);
-        self.each("sandbox.read_only", &sandbox.read_only, read_only_fault);
+        self.no_twins("sandbox.read_only", &terms.read_only);
+        self.each("sandbox.read_only", &terms.read_only, read_only_fault);
+        for (at, network) in [
+            ("sandbox.worker.network.allow", &terms.worker.network),
+            ("sandbox.check.network.allow", &terms.check.network),
+        ] {
+            if let Network::Allow(list) = network {
+                self.each(at, &list.allow, rule_fault);
+                self.no_twins(at, &list.allow);
+            }
+        }
     }
 
     fn roles(&mut self, roles: &Roles, class: Option<Class>) {
@@ -512,6 +569,18 @@ fn outside_fault(path: &str) -> Option<Fault> {
     None
 }
 
+/// How an image is named that cannot change.
+const PINNED: &str =
+    "write name@sha256:digest; docker image inspect --format '{{.RepoDigests}}' NAME tells it";
+
+/// The fault of an entry of an allow-list.
+fn rule_fault(rule: &str) -> Option<Fault> {
+    let message = Rule::parse(rule).err()?.to_owned();
+    let hint =
+        "write host:port, such as \"api.example.com:443\", \"*.example.com:443\" or \"127.0.0.1:8080\"";
+    Some(Fault { message, hint: Some(hint.to_owned()) })
+}
+
 /// The fault of a folder outside the repository that is given read-only.
 fn read_only_fault(path: &str) -> Option<Fault> {
     let fault = |message: &str, hint: &str| {
@@ -543,5 +612,5 @@ fn read_only_fault(path: &str) -> Option<Fault> {
 fn is_reserved(name: &str) -> bool {
     // What the shell reads to decide what a line means; the rest is what the sandbox itself sets or keeps out.
     const SHELL: [&str; 3] = ["IFS", "SHELLOPTS", "BASHOPTS"];
-    SHELL.contains(&name) || crate::sandbox::environment::passable(name).is_err()
+    SHELL.contains(&name) || sandbox::environment::passable(name).is_err()
 }

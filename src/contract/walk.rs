@@ -8,6 +8,7 @@ use serde_json::Value;
 use toml::Spanned;
 use toml::de::{DeInteger, DeTable, DeValue};
 
+use super::bytes::Bytes;
 use super::duration::Seconds;
 use super::hint::{accepts, expected, join, missing_key, nearest, or_list, rewrite, unknown_key};
 use super::money::{BadAmount, Dollars};
@@ -214,6 +215,14 @@ impl<'t> Walk<'t> {
                 }
                 Err(_) => self.wrong_type(node, path, &span, &DeValue::String(text.clone())),
             },
+            (Kind::Size { min, max }, DeValue::String(text)) => match text.parse::<Bytes>() {
+                Ok(size) => {
+                    let ordered = bounds(min, max).is_none_or(|(min, max)| min <= size && size <= max);
+                    let allowed = format!("{min} to {max}");
+                    self.range(ordered, size.get() == 0, path, &span, &quoted(text), &allowed);
+                }
+                Err(_) => self.wrong_type(node, path, &span, &DeValue::String(text.clone())),
+            },
             (Kind::Dollars { min, max }, value) if amount_text(value).is_some() => {
                 let text = amount_text(value).unwrap_or_default();
                 match text.parse::<Dollars>() {
@@ -306,7 +315,7 @@ impl<'t> Walk<'t> {
         }
         let message = if zero && (path.starts_with("limits.") || path.ends_with("_limit")) {
             format!("`{path} = {text}`: a limit of 0 is not \"no limit\"")
-        } else if zero && path.ends_with(".timeout") {
+        } else if zero && path.ends_with("timeout") {
             format!("`{path} = {text}`: a time-out of 0 is not \"no time-out\"")
         } else {
             format!("`{path} = {text}` is out of range")

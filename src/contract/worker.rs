@@ -31,10 +31,18 @@ pub struct Worker {
     #[serde(default = "Worker::default_timeout")]
     #[schemars(extend("x-min" = "1s", "x-max" = "24h"))]
     pub timeout: Seconds,
+    /// How long the worker may print nothing before it is ended as at its time-out. Not limited where the key is absent; many
+    /// agents print only at their end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-min" = "1s", "x-max" = "24h"))]
+    pub idle_timeout: Option<Seconds>,
     /// The names of the environment variables that are passed through; everything else is scrubbed. Their values are
     /// redacted in all evidence.
     #[serde(default)]
     pub env: Vec<String>,
+    /// A credential that is made for each run of the worker and revoked after it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub credential: Option<Credential>,
     /// What a worker that fails or runs out of time means.
     #[serde(default)]
     pub on_failure: OnFailure,
@@ -53,6 +61,20 @@ impl Worker {
     fn default_timeout() -> Seconds {
         Seconds::new(20 * 60)
     }
+}
+
+/// `worker.credential`: made for one run, and revoked whatever becomes of it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct Credential {
+    /// The name of the variable in which the worker gets it.
+    #[schemars(length(min = 1, max = 100))]
+    pub env: String,
+    /// Prints the credential, one line. It runs as you, outside of every sandbox, before each run of the worker.
+    pub mint: Command,
+    /// Gets the credential on standard input and makes it worthless. It runs after the worker has ended, and again until it
+    /// succeeds.
+    pub revoke: Command,
 }
 
 /// `worker.model`.

@@ -16,12 +16,12 @@ pub fn contract() -> Contract {
         "frozen": { "tree": id, "entries": [] },
         "worker": {
             "command": { "exec": ["w"] }, "agent": "w", "model": null, "sampling": null, "usage": "json",
-            "timeout_seconds": 60, "env": [], "on_failure": "halt", "reserve_usd": null,
+            "timeout_seconds": 60, "idle_timeout_seconds": null, "env": [], "credential": null, "on_failure": "halt", "reserve_usd": null,
         },
         "worktree": { "warm": [] },
         "check": {
             "command": { "exec": ["c"] }, "format": "lines", "report": null, "timeout_seconds": 60,
-            "success_exit_code": 0, "env": {}, "external": false,
+            "idle_timeout_seconds": null, "success_exit_code": 0, "env": {}, "external": false,
         },
         "metric": {
             "name": "failing", "direction": "minimize", "target": 0.0, "from": "failures", "pattern": null,
@@ -33,7 +33,7 @@ pub fn contract() -> Contract {
         },
         "guards": { "on_violation": "halt" },
         "sandbox": {
-            "allowed": ["landlock"], "presets": [], "read_only": [], "worker_network": "host",
+            "allowed": ["landlock"], "image": null, "presets": [], "read_only": [], "disk_bytes": 1_073_741_824, "worker_network": "host",
             "worker_history": "sealed", "check_network": "none",
         },
         "roles": {

@@ -45,8 +45,13 @@ pub fn advice(repo: &Repo, host: &HostEnv, contract: &Contract, terms: &Path) ->
 
 /// Why `git loop run` would stop on this machine before it pays a worker, each as one message.
 pub fn obstacles(repo: &Repo, host: &HostEnv, contract: &Contract) -> Vec<String> {
-    let sandbox = strongest_adapter(repo, contract).err();
-    let errors = sandbox.into_iter().chain(missing_programs(repo, host, contract));
+    let (programs, sandbox) = match strongest_adapter(repo, contract) {
+        // In an image nothing can be looked for from outside.
+        Ok(adapter) if adapter.has_image() => (Vec::new(), None),
+        Ok(_) => (missing_programs(repo, host, contract), None),
+        Err(error) => (missing_programs(repo, host, contract), Some(error)),
+    };
+    let errors = sandbox.into_iter().chain(programs);
     errors.map(|error| format!("`git loop run` would stop here: {}", with_hint(&error))).collect()
 }
 

@@ -103,7 +103,11 @@ impl Session<'_> {
             return Ok(None);
         }
         let observed = observe(contract, self.repo.hash_kind(), base.tree, &run.samples, Compared::default());
-        let sandbox = SandboxReceipt { worker: None, check: run.enforced };
+        let sandbox = SandboxReceipt {
+            check: run.enforced,
+            check_requests: run.requests.clone(),
+            ..SandboxReceipt::default()
+        };
         let evidence = run.into_evidence(observed.tests_json.clone());
         let target_met = observed
             .evidence

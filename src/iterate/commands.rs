@@ -5,10 +5,12 @@ use std::ffi::OsString;
 use std::fs;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 use gix::bstr::BString;
 
+use super::credential::Minted;
 use super::iteration::Draft;
 use super::places::Scratch;
 use super::session::Session;
@@ -24,10 +26,11 @@ use crate::oid::Oid;
 use crate::sandbox::environment::{self, Home, Request};
 use crate::sandbox::toolchain::{self, Toolchain};
 use crate::sandbox::{
-    self, Captured, Command, Ended, Enforcement, Exit, Network, Outcome, Policy, SandboxError, shell,
+    self, Captured, Command, Egress, Ended, Enforcement, Exit, Network, Outcome, Policy, SandboxError, shell,
 };
 use crate::worker::usage::{self, Basis, UsageKind};
 use crate::worktree::{self, CheckoutOptions, LinkedWorktree, WarmLayers};
+use zeroize::Zeroizing;
 
 /// The most bytes of the worker's evidence file that are read.
 const MAX_EVIDENCE: u64 = 1024 * 1024;
@@ -67,6 +70,7 @@ pub(super) struct WorkerRun {
     pub receipt: WorkerReceipt,
     pub usage: CostReceipt,
     pub enforced: Option<Enforcement>,
+    pub requests: Option<Egress>,
     pub evidence: Vec<EvidenceFile>,
     pub interrupted: bool,
 }
@@ -76,6 +80,7 @@ struct CheckRun {
     receipt: RunReceipt,
     capture: Capture,
     enforced: Option<Enforcement>,
+    requests: Option<Egress>,
     evidence: Vec<EvidenceFile>,
     interrupted: bool,
 }
@@ -84,6 +89,7 @@ struct CheckRun {
 pub(super) struct CheckRuns {
     pub samples: Vec<Sample>,
     pub enforced: Option<Enforcement>,
+    pub requests: Option<Egress>,
     pub evidence: Vec<EvidenceFile>,
     pub interrupted: bool,
 }
@@ -123,6 +129,7 @@ impl Session<'_> {
         place: &Path,
         scratch: &Scratch,
         context: &str,
+        credential: Option<&Minted>,
     ) -> Result<WorkerRun> {
         let worker = &self.tip.contract.worker;
         let io = scratch.folder("io")?;
@@ -154,25 +161,32 @@ impl Session<'_> {
         ] {
             env.push((name.into(), value));
         }
+        if let Some(credential) = credential {
+            env.retain(|(name, _)| name != credential.name.as_str());
+            let value = gix::path::from_byte_slice(&credential.value);
+            let value = value.or_workspace(|| "the credential is no text".to_owned())?;
+            env.push((credential.name.clone().into(), value.as_os_str().to_owned()));
+        }
         let (timeout, is_deadline) = self.time_for(worker.timeout_seconds);
-        let argv = argv(&worker.command, &search_dirs(&toolchain), place, "worker")?;
+        let argv = self.argv_of(&worker.command, &search_dirs(&toolchain), place, "worker")?;
         let mut readable = toolchain.readable.clone();
         readable.extend(self.read_only());
-        readable.extend(sandbox::readable_arguments(&argv));
+        if self.adapter.has_image() {
+            env.retain(|(name, _)| name != "PATH");
+        } else {
+            readable.extend(sandbox::readable_arguments(&argv));
+        }
         let command = Command {
             env,
             stdin: context.as_bytes().to_vec(),
             timeout,
+            idle: worker.idle_timeout_seconds.map(Duration::from_secs),
             keep_whole: self.head_tail() * 2,
             head_tail: self.head_tail(),
             ..Command::new(argv.clone(), place)
         };
-        let policy = Policy {
-            adapter: self.adapter,
-            network: network(self.tip.contract.sandbox.worker_network),
-            writable: vec![place.to_path_buf(), scratch.path().to_path_buf()],
-            readable,
-        };
+        let writable = vec![place.to_path_buf(), scratch.path().to_path_buf()];
+        let policy = self.policy(&self.tip.contract.sandbox.worker_network, writable, readable);
         let outcome = match sandbox::run(&command, &policy, self.interrupt.flag()) {
             Ok(outcome) => outcome,
             Err(error @ (SandboxError::ProgramNotFound { .. } | SandboxError::Exec { .. })) => {
@@ -186,6 +200,7 @@ impl Session<'_> {
                     },
                     usage: cost_receipt(usage::parse(UsageKind::None, b"", None)),
                     enforced: None,
+                    requests: None,
                     evidence: Vec::new(),
                     interrupted: false,
                 });
@@ -217,6 +232,7 @@ impl Session<'_> {
             receipt: WorkerReceipt { agent: worker.agent.clone(), run: receipt, failure, summary },
             usage,
             enforced: Some(outcome.enforced),
+            requests: outcome.egress,
             evidence,
             interrupted: outcome.ended == Ended::Interrupted,
         })
@@ -231,16 +247,24 @@ impl Session<'_> {
         trees: &gix::Repository,
     ) -> Result<CheckRuns> {
         let contract = &self.tip.contract;
-        let mut runs =
-            CheckRuns { samples: Vec::new(), enforced: None, evidence: Vec::new(), interrupted: false };
+        let mut runs = CheckRuns {
+            samples: Vec::new(),
+            enforced: None,
+            requests: None,
+            evidence: Vec::new(),
+            interrupted: false,
+        };
         for number in 1..=contract.metric.repeat as usize {
-            let CheckRun { receipt, capture, enforced, evidence, interrupted } =
+            let CheckRun { receipt, capture, enforced, requests, evidence, interrupted } =
                 self.run_check_once(environment, number, tree, head, trees)?;
             let sample = Sample { run: receipt, capture };
             let last = interrupted || (contract.metric.repeat > 1 && sample.has_problem(contract));
             runs.samples.push(sample);
             runs.interrupted |= interrupted;
             runs.enforced = runs.enforced.or(enforced);
+            if let Some(requests) = requests {
+                runs.requests.get_or_insert_default().append(requests);
+            }
             runs.evidence.extend(
                 evidence
                     .into_iter()
@@ -309,23 +333,23 @@ impl Session<'_> {
         env.push(("GIT_LOOP_VERDICT".into(), verdict_file.clone().into()));
         env.extend(check.env.iter().map(|(name, value)| (name.into(), value.into())));
         let (timeout, is_deadline) = self.time_for(check.timeout_seconds);
-        let argv = argv(&check.command, &search_dirs(toolchain), linked.path(), "check")?;
+        let argv = self.argv_of(&check.command, &search_dirs(toolchain), linked.path(), "check")?;
+        if self.adapter.has_image() {
+            env.retain(|(name, _)| name != "PATH");
+        }
         let mut readable = toolchain.readable.clone();
         readable.extend(self.read_only());
         let command = Command {
             env,
             timeout,
+            idle: check.idle_timeout_seconds.map(Duration::from_secs),
             merge_streams: contract.report_format() == Format::Libtest,
             keep_whole: MAX_REPORT,
             head_tail: self.head_tail(),
             ..Command::new(argv.clone(), linked.path())
         };
-        let policy = Policy {
-            adapter: self.adapter,
-            network: network(contract.sandbox.check_network),
-            writable: vec![linked.path().to_path_buf(), scratch.path().to_path_buf()],
-            readable,
-        };
+        let writable = vec![linked.path().to_path_buf(), scratch.path().to_path_buf()];
+        let policy = self.policy(&contract.sandbox.check_network, writable, readable);
         let outcome = match sandbox::run(&command, &policy, self.interrupt.flag()) {
             Ok(outcome) => outcome,
             // Before the first worker it is the machine or the contract that is at fault, and nobody should pay for it.
@@ -338,6 +362,7 @@ impl Session<'_> {
                     receipt: not_started(&argv),
                     capture: Capture { no_report, ..Capture::default() },
                     enforced: None,
+                    requests: None,
                     evidence: vec![EvidenceFile::whole("check.stderr", format!("{error}\n").into_bytes())],
                     interrupted: false,
                 });
@@ -376,7 +401,8 @@ impl Session<'_> {
             evidence.push(self.kept("check.stderr", &outcome.stderr));
         }
         self.cleaner.remove(linked, scratch);
-        Ok(CheckRun { receipt, capture, enforced: Some(outcome.enforced), evidence, interrupted })
+        let (enforced, requests) = (Some(outcome.enforced), outcome.egress);
+        Ok(CheckRun { receipt, capture, enforced, requests, evidence, interrupted })
     }
 
     /// A frozen path that is not what was frozen any more, in the worktree of a check that has run.
@@ -422,6 +448,42 @@ impl Session<'_> {
         }
     }
 
+    /// Program and arguments: as they are where an image has the program, else with the program that is found here.
+    fn argv_of(
+        &self,
+        command: &CommandLine,
+        dirs: &[PathBuf],
+        place: &Path,
+        what: &str,
+    ) -> Result<Vec<OsString>> {
+        match command {
+            _ if !self.adapter.has_image() => argv(command, dirs, place, what),
+            CommandLine::Exec(words) => Ok(words.iter().map(OsString::from).collect()),
+            // Which shell the image has, and what it knows, is not known here.
+            CommandLine::Shell(line) if line.contains('|') => {
+                Err(shell::ShellError::NoPipefail { command: line.clone() }.into())
+            }
+            CommandLine::Shell(line) => Ok(vec!["sh".into(), "-c".into(), line.into()]),
+        }
+    }
+
+    /// What a step may touch.
+    pub(super) fn policy(
+        &self,
+        terms: &NetworkTerms,
+        writable: Vec<PathBuf>,
+        readable: Vec<PathBuf>,
+    ) -> Policy {
+        Policy {
+            allow: terms.rules(),
+            disk: Some(self.tip.contract.sandbox.disk_bytes),
+            writable,
+            readable,
+            image: self.tip.contract.sandbox.image.clone(),
+            ..Policy::new(self.adapter, network(terms))
+        }
+    }
+
     /// The time-out of a step, and whether it is the end of the loop's time.
     pub(super) fn time_for(&self, seconds: u64) -> (Duration, bool) {
         let left = self.seconds_left().max(1);
@@ -461,8 +523,12 @@ impl Session<'_> {
         Ok(())
     }
 
-    /// The tools of the contract's presets.
+    /// The tools of the contract's presets. An image has its own.
     pub(super) fn toolchain(&self) -> Result<&Toolchain> {
+        static NONE: LazyLock<Toolchain> = LazyLock::new(Toolchain::default);
+        if self.adapter.has_image() {
+            return Ok(&NONE);
+        }
         self.tools.toolchain(&self.tip.contract)
     }
 
@@ -483,8 +549,8 @@ impl Session<'_> {
                 // A secret that the cut goes through would be left in part on both of its sides.
                 let mut cut = captured.clone();
                 for (_, secret) in self.secrets() {
-                    trim_secret_at_end(&mut cut.head, secret);
-                    trim_secret_at_start(&mut cut.tail, secret);
+                    trim_secret_at_end(&mut cut.head, &secret);
+                    trim_secret_at_start(&mut cut.tail, &secret);
                 }
                 cut.evidence()
             }
@@ -497,23 +563,24 @@ impl Session<'_> {
         }
     }
 
-    /// `bytes` without the values of the variables that the contract passes through.
+    /// `bytes` without the values of the variables that the contract passes through, and without credentials that were made.
     pub(super) fn redact(&self, bytes: Vec<u8>) -> Vec<u8> {
         let mut bytes = bytes;
         for (name, value) in self.secrets() {
-            bytes = replace(&bytes, value, format!("[redacted {name}]").as_bytes());
+            bytes = replace(&bytes, &value, format!("[redacted {name}]").as_bytes());
         }
         bytes
     }
 
-    /// The variables that the contract passes through, with their values.
-    fn secrets(&self) -> impl Iterator<Item = (&str, &[u8])> {
-        let value = |name: &String| self.host.var(name).map(std::ffi::OsStr::as_encoded_bytes);
+    /// The variables that a worker gets secrets in, with their values.
+    fn secrets(&self) -> Vec<(String, Zeroizing<Vec<u8>>)> {
+        let value = |name: &String| self.host.var(name).map(|value| value.as_encoded_bytes().to_vec());
         let names = self.tip.contract.worker.env.iter();
-        names
-            .filter_map(move |name| Some((name.as_str(), value(name)?)))
-            // Shorter values are words that would be found everywhere.
-            .filter(|(_, value)| value.len() >= SHORTEST_SECRET)
+        let passed = names.filter_map(|name| Some((name.clone(), Zeroizing::new(value(name)?))));
+        // Shorter values are words that would be found everywhere.
+        let mut secrets: Vec<_> = passed.filter(|(_, value)| value.len() >= SHORTEST_SECRET).collect();
+        secrets.extend(self.minted.borrow().iter().cloned());
+        secrets
     }
 
     /// Copies the warm folders, if there are any, into a fresh worktree. Where a candidate has a file or a link in the
@@ -669,7 +736,7 @@ const LOCK_FILES: &[&str] = &[
 ];
 
 /// The length from which a value is taken for a secret.
-const SHORTEST_SECRET: usize = 6;
+pub(super) const SHORTEST_SECRET: usize = 6;
 
 /// Takes away what the start of `secret` may be at the end of `bytes`.
 fn trim_secret_at_end(bytes: &mut Vec<u8>, secret: &[u8]) {
@@ -692,8 +759,9 @@ fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     bytes.replace(from, to)
 }
 
-pub(super) fn network(terms: NetworkTerms) -> Network {
+fn network(terms: &NetworkTerms) -> Network {
     match terms {
+        NetworkTerms::Allow(_) => Network::Allow,
         NetworkTerms::None => Network::None,
         NetworkTerms::Host => Network::Host,
     }
@@ -729,7 +797,9 @@ pub(super) fn run_receipt(argv: &[OsString], outcome: &Outcome, is_deadline: boo
         Ended::Itself => "itself",
         Ended::TimedOut if is_deadline => "deadline",
         Ended::TimedOut => "timed_out",
+        Ended::Idle => "idle_timeout",
         Ended::OutputLimit => "output_limit",
+        Ended::DiskLimit => "disk_limit",
         Ended::Interrupted => "interrupted",
     };
     RunReceipt {
@@ -777,7 +847,9 @@ fn failure(run: &RunReceipt) -> Option<String> {
         ("itself", None, Some(signal)) => Some(format!("signal {signal} ended it")),
         ("timed_out", ..) => Some("it timed out".to_owned()),
         ("deadline", ..) => Some("it ran into the end of the loop's time".to_owned()),
+        ("idle_timeout", ..) => Some("it printed nothing for too long".to_owned()),
         ("output_limit", ..) => Some("it printed too much".to_owned()),
+        ("disk_limit", ..) => Some("its folders held more than sandbox.disk".to_owned()),
         _ => Some("it was interrupted".to_owned()),
     }
 }

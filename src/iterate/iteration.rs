@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use super::commands::{CheckRuns, WorkerRun};
 use super::context::{self, Material};
+use super::credential::Minted;
 use super::holdout::Held;
 use super::session::{Session, halt_body, verified_tip};
 use super::tamper;
@@ -83,7 +84,7 @@ impl Draft {
             },
             check: None,
             holdout: None,
-            sandbox: SandboxReceipt { worker: None, check: None },
+            sandbox: SandboxReceipt::default(),
             evidence: Vec::new(),
             facts: decide::Evidence::default(),
             fault: None,
@@ -104,10 +105,20 @@ impl Draft {
 impl Session<'_> {
     /// Runs one iteration and records it. An interruption is recorded as well.
     pub(super) fn iteration(&mut self) -> Result<()> {
-        let (draft, context_text) = self.checkpoint()?;
+        // Before anything is recorded: nobody is to pay for a credential that cannot be had.
+        let minted = self.mint()?;
+        let announced = self.checkpoint();
+        if announced.is_err() {
+            self.revoke_left();
+        }
+        let (draft, context_text) = announced?;
         let number = draft.iteration;
         (self.say)(&format!("{}: iteration {number}: worker", self.id));
-        let mut done = self.attempt(draft, &context_text)?;
+        let done = self.attempt(draft, &context_text, minted.as_ref());
+        if done.is_err() {
+            self.revoke_left();
+        }
+        let mut done = done?;
         let fault = done.fault.take();
         let kept = |name: &str| done.evidence.iter().find(|file| file.name == name);
         let last_words = kept("worker.stderr")
@@ -162,7 +173,12 @@ impl Session<'_> {
     }
 
     /// Worker, candidate, guards, check.
-    fn attempt(&mut self, mut draft: Draft, context_text: &str) -> Result<Draft> {
+    fn attempt(
+        &mut self,
+        mut draft: Draft,
+        context_text: &str,
+        credential: Option<&Minted>,
+    ) -> Result<Draft> {
         let repo = self.repo;
         let base_tree =
             repo.commit_tree(draft.base.0).or_workspace(|| format!("green {} cannot be read", draft.base))?;
@@ -179,16 +195,28 @@ impl Session<'_> {
         // Where the repository is not even there for the worker, what changes in it is somebody else's doing.
         let private = crate::sandbox::has_private_root(self.adapter);
         let before = if private { None } else { Some(tamper::look(repo, self.id.refs())?) };
-        let run = self.run_worker(&draft, linked.path(), &scratch, context_text)?;
+        let users = if private { BTreeMap::new() } else { tamper::look_at_user(self.host) };
+        let run = self.run_worker(&draft, linked.path(), &scratch, context_text, credential);
+        if let Some(credential) = credential {
+            self.revoke(credential);
+        }
+        let run = run?;
         if let Some(before) = before
             && !run.enforced.is_some_and(|enforced| enforced.filesystem && enforced.private_root)
         {
             draft.guards.tampered = before.differences(&tamper::look(repo, self.id.refs())?, repo);
+            if tamper::look_at_user(self.host) != users {
+                (self.say)(&format!(
+                    "{}: warning: your own git configuration changed while the worker ran; look at it: git config --global --list",
+                    self.id
+                ));
+            }
         }
-        let WorkerRun { receipt, usage, enforced, evidence, interrupted } = run;
+        let WorkerRun { receipt, usage, enforced, requests, evidence, interrupted } = run;
         draft.worker = Some(receipt);
         draft.cost = usage;
         draft.sandbox.worker = enforced;
+        draft.sandbox.worker_requests = requests;
         draft.evidence.extend(evidence);
         draft.evidence.push(EvidenceFile::whole("context.md", context_text.as_bytes().to_vec()));
         self.journal(&draft)?;
@@ -224,6 +252,7 @@ impl Session<'_> {
         (self.say)(&format!("{}: iteration {}: check", self.id, draft.iteration));
         let run = self.run_check(&draft.environment_id, check_tree, draft.base, &trees)?;
         draft.sandbox.check = run.enforced;
+        draft.sandbox.check_requests.clone_from(&run.requests);
         if run.interrupted {
             return Ok(self.abandon(draft, "interrupted while the check ran"));
         }

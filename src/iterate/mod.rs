@@ -22,6 +22,7 @@ mod baseline;
 mod cleaner;
 mod commands;
 pub mod context;
+mod credential;
 mod holdout;
 pub mod interrupt;
 mod iteration;

@@ -269,6 +269,7 @@ impl Session<'_> {
             None => self.run_check(&draft.environment_id, check_tree, draft.base, &trees)?,
         };
         draft.sandbox.check = runs.enforced;
+        draft.sandbox.check_requests.clone_from(&runs.requests);
         if runs.interrupted {
             return Ok(self.abandon(draft, "interrupted while the check ran"));
         }
@@ -311,6 +312,7 @@ impl Session<'_> {
         Ok(CheckRuns {
             samples: vec![Sample { run: outside_run(verdict.exit_code), capture }],
             enforced: None,
+            requests: None,
             evidence: vec![EvidenceFile::whole("report.sig", signature.to_vec())],
             interrupted: false,
         })

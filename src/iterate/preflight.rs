@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use gix::objs::tree::EntryKind;
 
 use super::commands::{Tools, argv, is_relative};
+use super::credential::no_credentials_granted;
 use super::holdout;
 use super::session::{Session, check_is_elsewhere, choose_adapter};
 use crate::contract::{CommandLine, Contract};
@@ -24,8 +25,11 @@ impl Session<'_> {
     pub(super) fn preflight(&self) -> Result<()> {
         let contract = &self.tip.contract;
         let green = self.tip.state.last_green_commit;
+        no_credentials_granted(self.host, contract)?;
         let toolchain = self.toolchain()?;
-        for role in [Role::Worker, Role::Check] {
+        // In an image nothing can be looked for from outside.
+        let roles = if self.adapter.has_image() { &[][..] } else { &[Role::Worker, Role::Check] };
+        for &role in roles {
             let dirs = dirs(toolchain, self.host, role);
             find_program(self.repo, contract, role, green, &dirs, &self.places.worktrees)
                 .map_err(|missing| self.for_frozen(missing))?;
@@ -90,11 +94,12 @@ pub fn before_signing(repo: &Repo, host: &HostEnv, id: &LoopId, contract: &Contr
     if contract.check.external {
         return Err(check_is_elsewhere(id).hint(format!("it is started with: git loop start {id}")));
     }
-    choose_adapter(repo, contract)?;
+    let adapter = choose_adapter(repo, contract)?;
+    no_credentials_granted(host, contract)?;
     can_record(repo, id, contract.base.commit)?;
     match missing_programs(repo, host, contract).into_iter().next() {
-        Some(error) => Err(error),
-        None => Ok(()),
+        Some(error) if !adapter.has_image() => Err(error),
+        _ => Ok(()),
     }
 }
 

@@ -23,6 +23,7 @@ impl Session<'_> {
         for name in self.places.reclaim(self.repo, &self.id)? {
             (self.say)(&format!("{}: removed the worktree {name} of a runner that has ended", self.id));
         }
+        self.revoke_left();
         if self.tip.state.checkpoint.is_some() && !keep_open {
             self.close_open_iteration(RUNNER_ENDED)?;
         }

@@ -1,9 +1,13 @@
 //! One run of one loop on this machine: what is open while it lasts, and the order in which things happen.
 
+use std::cell::RefCell;
+
+use zeroize::Zeroizing;
+
 use crate::at::At;
 use crate::contract::file::History as HistoryTerms;
-use crate::contract::frozen::HoldoutTerms;
-use crate::contract::{Adapter, Contract, Guards};
+use crate::contract::frozen::{HoldoutTerms, SandboxTerms};
+use crate::contract::{Contract, Guards, NetworkTerms};
 use crate::decide::{before_start, remaining};
 use crate::error::{Error, Result, ResultExt};
 use crate::exit::{ExitCode, HaltReason};
@@ -21,6 +25,7 @@ use crate::ledger::trust::TrustRoot;
 use crate::ledger::verify::{Chain, verify_ledger, verify_ledger_after};
 use crate::ledger::waypoint::{Waypoint, WaypointFile};
 use crate::oid::Oid;
+use crate::render::status::any_of;
 use crate::sandbox;
 use crate::worktree::{LinkedWorktree, Manifest, SealOptions};
 
@@ -66,6 +71,8 @@ pub struct Session<'a> {
     pub(super) interrupt: Interrupt,
     pub(super) expected: Expected,
     pub(super) say: &'a dyn Fn(&str),
+    /// The credentials that were made in this session, revoked or not, by variable: they are taken out of what is kept.
+    pub(super) minted: RefCell<Vec<(String, Zeroizing<Vec<u8>>)>>,
     _lock: LoopLock,
 }
 
@@ -123,6 +130,7 @@ impl<'a> Session<'a> {
             interrupt,
             expected,
             say,
+            minted: RefCell::default(),
             _lock: lock,
         };
         this.recover(keep_open)?;
@@ -373,6 +381,7 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
         interrupt,
         expected: Expected::default(),
         say,
+        minted: RefCell::default(),
         _lock: lock,
     };
     if session.tip.contract.check.external {
@@ -468,31 +477,47 @@ pub(super) fn choose_adapter(repo: &Repo, contract: &Contract) -> Result<sandbox
     let adapter = strongest_adapter(repo, contract)?;
     // A weaker one is never taken in its place: whoever allowed it meant machines that have no other.
     match adapter {
-        sandbox::Adapter::Landlock if contract.sandbox.worker_history == HistoryTerms::Open => {
-            Err(open_history_is_closed(&contract.loop_id))
+        sandbox::Adapter::None => Ok(adapter),
+        _ if contract.sandbox.worker_history == HistoryTerms::Open => {
+            Err(open_history_is_closed(&contract.loop_id, &adapter.to_string()))
         }
         _ => Ok(adapter),
     }
 }
 
+/// The words that `loop.minSandbox` may have. Any but `none` forbids it.
+const MIN_SANDBOX: [&str; 6] = ["landlock", "bwrap", "docker", "podman", "sandbox-exec", "none"];
+
+/// Whether an adapter that works here can enforce the networks that the contract asks for. What no other part of a sandbox
+/// needs is found out by trying it.
+fn can_have(adapter: sandbox::Adapter, contract: &Contract) -> std::result::Result<(), String> {
+    let SandboxTerms { worker_network, check_network, image, .. } = &contract.sandbox;
+    if adapter.has_image() {
+        sandbox::has_image(adapter, image.as_deref())?;
+    }
+    if ![worker_network, check_network].iter().any(|terms| matches!(terms, NetworkTerms::Allow(_))) {
+        return Ok(());
+    }
+    sandbox::probe(adapter, sandbox::Network::Allow).map_err(|error| match error {
+        sandbox::SandboxError::AdapterUnavailable { why, .. } => why,
+        other => other.to_string(),
+    })
+}
+
 pub(super) fn strongest_adapter(repo: &Repo, contract: &Contract) -> Result<sandbox::Adapter> {
     let minimum = repo.config().loop_min_sandbox();
-    if let Some(word) = minimum.as_deref().filter(|word| !["landlock", "none"].contains(word)) {
+    if let Some(word) = minimum.as_deref().filter(|word| !MIN_SANDBOX.contains(word)) {
         return Err(Error::workspace(format!("loop.minSandbox = {word:?} names no sandbox that is built"))
-            .hint("use landlock or none"));
+            .hint(format!("use {}", any_of(&MIN_SANDBOX.map(str::to_owned)))));
     }
     let mut why = Vec::new();
     for allowed in &contract.sandbox.allowed {
-        let adapter = match allowed {
-            Adapter::Landlock => sandbox::Adapter::Landlock,
-            Adapter::None => sandbox::Adapter::None,
-            _ => continue,
-        };
+        let Some(adapter) = allowed.built() else { continue };
         if adapter == sandbox::Adapter::None && minimum.as_deref().is_some_and(|minimum| minimum != "none") {
             why.push(format!("none: loop.minSandbox asks for {}", minimum.as_deref().unwrap_or_default()));
             continue;
         }
-        match sandbox::available(adapter) {
+        match sandbox::available(adapter).and_then(|()| can_have(adapter, contract)) {
             Ok(()) => return Ok(adapter),
             Err(reason) => why.push(format!("{adapter}: {reason}")),
         }

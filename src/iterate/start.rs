@@ -70,18 +70,19 @@ pub fn freeze(
     }
     if contract.sandbox.worker_history == History::Open && !contract.sandbox.allowed.contains(&Adapter::None)
     {
-        return Err(open_history_is_closed(id.as_str()));
+        let adapters = contract.sandbox.allowed.iter().map(|adapter| adapter.as_str()).collect::<Vec<_>>();
+        return Err(open_history_is_closed(id.as_str(), &adapters.join(", ")));
     }
     Ok((contract, starter, warnings))
 }
 
 /// The refusal of `history = "open"` under an adapter that closes the repository. Only its objects could be opened to a
 /// worker, and its configuration may hold passwords, its folder `loops` a key.
-pub(super) fn open_history_is_closed(id: &str) -> Error {
+pub(super) fn open_history_is_closed(id: &str, adapter: &str) -> Error {
     Error::new(
         Kind::Halt(HaltReason::IsolationUnsatisfiable),
         format!(
-            "loop `{id}` asks for sandbox.worker.history = \"open\", and the sandbox landlock closes the repository to the \
+            "loop `{id}` asks for sandbox.worker.history = \"open\", and the sandbox {adapter} closes the repository to the \
              worker"
         ),
     )

@@ -19,7 +19,7 @@ pub(super) fn holdout_fits(contract: &Contract, told: Option<&HoldoutReceipt>) -
     same("holdout.folder", &told.folder, &terms.tree)?;
     same("holdout.run.command", &fits(&terms.command, &told.run.command), &true)?;
     same("holdout.sandbox", &is_allowed(contract, &told.sandbox), &true)?;
-    let network = contract.sandbox.check_network;
+    let network = &contract.sandbox.check_network;
     enforced_fits("holdout.sandbox", Some(&told.sandbox), &told.run, network)?;
     same("holdout.failing", &(told.failing.is_some() && terms.format == ReportFormat::None), &false)?;
     same("holdout.problem", &told.problem.is_some(), &(told.verdict == HoldoutVerdict::NoVerdict))?;

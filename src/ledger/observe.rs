@@ -110,6 +110,8 @@ impl Sample {
         });
         let problem = judgement.problem.as_ref().map(|problem| match run.ended.as_str() {
             "output_limit" => "the check printed more than may be captured".to_owned(),
+            "disk_limit" => "the check's folders held more than sandbox.disk".to_owned(),
+            "idle_timeout" => "the check printed nothing for longer than check.idle_timeout".to_owned(),
             "deadline" => "the check ran into the end of the loop's time".to_owned(),
             "interrupted" => "the check was interrupted".to_owned(),
             _ if capture.no_report == Some(NoReport::FrozenChanged) => {

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::decide::{Decision, HoldoutVerdict};
 use crate::money::MicroUsd;
 use crate::oid::Oid;
-use crate::sandbox::Enforcement;
+use crate::sandbox::{Egress, Enforcement};
 
 /// The schema id of a receipt.
 pub const RECEIPT_SCHEMA: &str = "git-loop/receipt/v1";
@@ -120,7 +120,8 @@ pub struct RunReceipt {
     pub exit_code: Option<i32>,
     /// The signal that ended it.
     pub signal: Option<i32>,
-    /// Why it was ended: `itself`, `timed_out`, `deadline`, `output_limit`, `interrupted`.
+    /// Why it was ended: `itself`, `timed_out`, `deadline`, `idle_timeout`,
+    /// `output_limit`, `disk_limit`, `interrupted`.
     pub ended: String,
     /// How long it ran by the runner's own monotonic clock.
     pub duration_ms: u64,
@@ -326,10 +327,14 @@ pub struct TestCounts {
 }
 
 /// What was enforced, as the runner reports it.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct SandboxReceipt {
     /// Around the worker; null if it did not run.
     pub worker: Option<Enforcement>,
     /// Around the check; null if it did not run.
     pub check: Option<Enforcement>,
+    /// Whom the worker asked for; null where its network is not a list of hosts.
+    pub worker_requests: Option<Egress>,
+    /// Whom the check asked for, in all of its runs; null where its network is not a list of hosts.
+    pub check_requests: Option<Egress>,
 }

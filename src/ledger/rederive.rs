@@ -10,7 +10,7 @@ use super::observe::{
 use super::outside::{OutsideError, OutsideVerdict, Subject};
 use super::receipt::{
     ChangesReceipt, CheckReceipt, CostBasis, GuardViolation, GuardsReceipt, NoReport, RECEIPT_SCHEMA,
-    Receipt, RunReceipt,
+    Receipt, RunReceipt, SandboxReceipt,
 };
 use super::record::{Body, EvidenceEntry, IterationBody, Record, Role};
 use super::state::State;
@@ -28,6 +28,7 @@ use crate::guard::tree::Mode;
 use crate::guard::{self, DiffError, TreeJudgement};
 use crate::money::MicroUsd;
 use crate::oid::Oid;
+use crate::sandbox::egress::Target;
 use crate::sandbox::{Adapter, Enforcement, NetworkEnforced};
 use crate::sign::GIT_NAMESPACE;
 use crate::sign::sshsig::{self, SignatureError};
@@ -118,8 +119,9 @@ pub fn rederive(
             same("check.run.command", &fits(&contract.check.command, &check.run.command), &true)?;
             same("sandbox.worker", &body.sandbox.worker, &None)?;
             let enforced = body.sandbox.check.as_ref();
-            enforced_fits("sandbox.check", enforced, &check.run, contract.sandbox.check_network)?;
+            enforced_fits("sandbox.check", enforced, &check.run, &contract.sandbox.check_network)?;
             same("sandbox.check", &enforced.is_none_or(|one| is_allowed(contract, one)), &true)?;
+            requests_fit(contract, &body.sandbox)?;
             same("check.tree", &body.check.tree, &context.contract.base.tree)?;
             let observed = check_again(context, &body.check, evidence, false)?;
             let met = observed
@@ -168,6 +170,7 @@ fn iteration(
     }
     consistent(contract, receipt)?;
     holdout_fits(contract, receipt.holdout.as_ref())?;
+    requests_fit(contract, &receipt.sandbox)?;
     for enforced in [&receipt.sandbox.worker, &receipt.sandbox.check].into_iter().flatten() {
         same("receipt.sandbox", &is_allowed(contract, enforced), &true)?;
     }
@@ -285,7 +288,7 @@ fn consistent(contract: &Contract, receipt: &Receipt) -> Result<(), RederiveErro
             "sandbox.worker",
             receipt.sandbox.worker.as_ref(),
             &worker.run,
-            sandbox.worker_network,
+            &sandbox.worker_network,
         )?;
     } else if receipt.abandoned.is_none() && receipt.outside.is_none() {
         return Err(RederiveError::Differs {
@@ -307,7 +310,7 @@ fn consistent(contract: &Contract, receipt: &Receipt) -> Result<(), RederiveErro
         for one in &check.runs {
             same("check.runs.run.command", &one.run.command, &check.run.command)?;
         }
-        enforced_fits("sandbox.check", receipt.sandbox.check.as_ref(), &check.run, sandbox.check_network)?;
+        enforced_fits("sandbox.check", receipt.sandbox.check.as_ref(), &check.run, &sandbox.check_network)?;
     }
     same("determinism_confidence", &receipt.determinism_confidence, &None)
 }
@@ -329,15 +332,40 @@ pub(super) fn enforced_fits(
     field: &'static str,
     enforced: Option<&Enforcement>,
     run: &RunReceipt,
-    network: NetworkTerms,
+    network: &NetworkTerms,
 ) -> Result<(), RederiveError> {
     let Some(enforced) = enforced else {
         return same(field, &run.exit_code, &Some(NOT_STARTED));
     };
-    let closed = enforced.network != NetworkEnforced::Host;
-    let fits = (closed || network == NetworkTerms::Host)
-        && (enforced.filesystem || enforced.adapter == Adapter::None);
+    // No more than was asked for: a list is more than nothing.
+    let network = match network {
+        NetworkTerms::Host => true,
+        NetworkTerms::Allow(_) => enforced.network != NetworkEnforced::Host,
+        NetworkTerms::None => {
+            !matches!(enforced.network, NetworkEnforced::Host | NetworkEnforced::AllowNamespace)
+        }
+    };
+    let fits = network && (enforced.filesystem || enforced.adapter == Adapter::None);
     same(field, &fits, &true)
+}
+
+/// Whether what is said of requests fits the lists of hosts of the contract.
+fn requests_fit(contract: &Contract, sandbox: &SandboxReceipt) -> Result<(), RederiveError> {
+    let terms = &contract.sandbox;
+    for (field, ran, requests, network) in [
+        ("sandbox.worker_requests", &sandbox.worker, &sandbox.worker_requests, &terms.worker_network),
+        ("sandbox.check_requests", &sandbox.check, &sandbox.check_requests, &terms.check_network),
+    ] {
+        let listed = matches!(network, NetworkTerms::Allow(_));
+        same(field, &requests.is_some(), &(listed && ran.is_some()))?;
+        let rules = network.rules();
+        for request in requests.iter().flat_map(|requests| &requests.requests) {
+            let target = Target { host: request.host.clone(), port: request.port };
+            same(field, &request.allowed, &request.why.is_none())?;
+            same(field, &(!request.allowed || target.allowed_by(&rules)), &true)?;
+        }
+    }
+    Ok(())
 }
 
 /// The exit code of a command that could not be started, as a shell gives it.

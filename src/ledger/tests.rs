@@ -115,7 +115,7 @@ fn decision(
 }
 
 fn body(contract: &Contract, state: &State, next: &Next, seq: u64, at: At) -> Body {
-    let sandbox = SandboxReceipt { worker: None, check: None };
+    let sandbox = SandboxReceipt::default();
     match next {
         Next::Baseline(failing) => Body::Baseline(Box::new(BaselineBody {
             base: state.last_green_commit,

@@ -105,6 +105,14 @@ pub(super) fn ruleset(grants: &Grants, private_root: bool, abi: u32) -> io::Resu
     Option::<OwnedFd>::from(set).ok_or_else(|| io::Error::other("landlock made no ruleset"))
 }
 
+/// A ruleset that closes no files, only abstract unix sockets and processes outside of the sandbox. With it a process may still mount.
+pub(super) fn scopes(abi: u32) -> io::Result<OwnedFd> {
+    let other = |error: ::landlock::RulesetError| io::Error::other(error.to_string());
+    let set = Ruleset::default().scope(Scope::from_all(known(abi))).map_err(other)?;
+    let set = set.create().map_err(other)?;
+    Option::<OwnedFd>::from(set).ok_or_else(|| io::Error::other("landlock made no ruleset"))
+}
+
 /// Grants what is in a folder except the secrets: rights cannot be taken away again further down.
 fn around(mut set: RulesetCreated, dir: &Path, secrets: &[PathBuf], abi: u32) -> io::Result<RulesetCreated> {
     for entry in dir.read_dir()?.flatten() {

@@ -8,6 +8,10 @@
 //! | [`shell`] | string commands with pipefail; which file a program name means |
 //! | `process` | fork, supervise, feed, read, end; the only code between `fork` and `exec` |
 //! | `root`, `landlock`, `seccomp` | the three layers of the `landlock` adapter |
+//! | `bwrap` | the root of the `bwrap` adapter, as bubblewrap's arguments |
+//! | `container`, `profile` | the command lines of docker and podman; the profile of macOS's `sandbox-exec` |
+//! | [`egress`] and `proxy` | a network of named hosts only |
+//! | `disk` | what a command's folders hold |
 //!
 //! # What the `landlock` adapter does
 //!
@@ -25,18 +29,29 @@
 //! Measured, least of 300 runs of `true` by a debug build on a busy 2-core machine: plain spawn 0.8 ms; adapter `none` 1.2 ms; `landlock` 2.2 ms
 //! with the host's network, 2.6 ms with a network namespace.
 //!
-//! Not covered: CPU, memory and disk use beyond the time-out and the output cap; files that root may read although the
+//! Not covered: CPU and memory beyond the time-out and the output cap; files that root may read although the
 //! world may not, outside of `/etc`, in a folder that was granted.
 
 pub mod capture;
+pub mod egress;
 pub mod environment;
 pub mod shell;
 pub mod toolchain;
 
 #[cfg(target_os = "linux")]
+mod bwrap;
+#[cfg(unix)]
+mod container;
+#[cfg(unix)]
+mod disk;
+#[cfg(target_os = "linux")]
 mod landlock;
 #[cfg(unix)]
 mod process;
+#[cfg_attr(not(target_os = "macos"), allow(dead_code))]
+mod profile;
+#[cfg(target_os = "linux")]
+mod proxy;
 #[cfg(target_os = "linux")]
 mod root;
 #[cfg(target_os = "linux")]
@@ -55,6 +70,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use capture::Captured;
+pub use egress::Egress;
 
 /// What to run. Nothing is inherited from this process: no variable, no file, no signal setting, no terminal.
 #[derive(Debug, Clone)]
@@ -69,6 +85,8 @@ pub struct Command {
     pub stdin: Vec<u8>,
     /// How long it may run; afterwards it gets SIGTERM, and SIGKILL after [`TERM_GRACE`].
     pub timeout: Duration,
+    /// How long it may print nothing; then it is ended in the same way.
+    pub idle: Option<Duration>,
     /// One pipe for stdout and stderr, in the order of the writes; it is found in [`Outcome::stdout`].
     pub merge_streams: bool,
     /// A stream of up to this many bytes is kept whole.
@@ -88,6 +106,7 @@ impl Command {
             env: Vec::new(),
             stdin: Vec::new(),
             timeout: Duration::from_secs(600),
+            idle: None,
             merge_streams: false,
             keep_whole: 16 << 20,
             head_tail: 64 << 10,
@@ -109,6 +128,14 @@ pub const SETTLE: Duration = Duration::from_millis(200);
 pub enum Adapter {
     /// Landlock, seccomp and, where they can be had, namespaces. Linux.
     Landlock,
+    /// bubblewrap, with the same namespaces and seccomp filter. Linux.
+    Bwrap,
+    /// A container of Docker, from an image that is pinned by its digest.
+    Docker,
+    /// The same of Podman.
+    Podman,
+    /// The sandbox of macOS, with a profile for each command.
+    SandboxExec,
     /// Nothing, except that the process tree is ended and `Network::None` still holds or is refused.
     None,
 }
@@ -117,8 +144,19 @@ impl fmt::Display for Adapter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Landlock => "landlock",
+            Self::Bwrap => "bwrap",
+            Self::Docker => "docker",
+            Self::Podman => "podman",
+            Self::SandboxExec => "sandbox-exec",
             Self::None => "none",
         })
+    }
+}
+
+impl Adapter {
+    /// Whether its commands run in an image that has their programs, and see none of the host's.
+    pub fn has_image(self) -> bool {
+        matches!(self, Self::Docker | Self::Podman)
     }
 }
 
@@ -128,6 +166,8 @@ impl fmt::Display for Adapter {
 pub enum Network {
     /// None but loopback, or no sockets at all: [`Enforcement::network`] says which.
     None,
+    /// The hosts that [`Policy::allow`] lists, through a proxy, and loopback.
+    Allow,
     /// The host's.
     Host,
 }
@@ -137,13 +177,35 @@ pub enum Network {
 pub struct Policy {
     /// What enforces it.
     pub adapter: Adapter,
+    /// The image of an adapter that [has one](Adapter::has_image), pinned by its digest.
+    pub image: Option<String>,
     /// Its network.
     pub network: Network,
+    /// Whom it may speak to, with [`Network::Allow`].
+    pub allow: Vec<egress::Rule>,
+    /// How many bytes its writable folders may hold together; past that it is ended ([`Ended::DiskLimit`]). No file that it
+    /// writes becomes larger, and what it has in memory in the place of folders does not, either.
+    pub disk: Option<u64>,
     /// Folders and files it may change. Each must exist; symlinks are followed.
     pub writable: Vec<PathBuf>,
     /// Folders and files it may read and execute, besides the system's. Those that do not exist, and those below a
     /// writable folder, are left out.
     pub readable: Vec<PathBuf>,
+}
+
+impl Policy {
+    /// A policy that grants nothing but the system's folders.
+    pub fn new(adapter: Adapter, network: Network) -> Self {
+        Self {
+            adapter,
+            image: None,
+            network,
+            allow: Vec::new(),
+            disk: None,
+            writable: Vec::new(),
+            readable: Vec::new(),
+        }
+    }
 }
 
 /// How a process ended.
@@ -174,8 +236,12 @@ pub enum Ended {
     Itself,
     /// We ended it at its time-out.
     TimedOut,
+    /// We ended it because it printed nothing for too long.
+    Idle,
     /// We ended it because it printed too much.
     OutputLimit,
+    /// We ended it because its folders held too much.
+    DiskLimit,
     /// We ended it because we were told to stop.
     Interrupted,
 }
@@ -195,6 +261,8 @@ pub struct Outcome {
     pub stderr: Captured,
     /// Descendants that were still there after the command itself had gone and had to be killed.
     pub survivors: u32,
+    /// What it asked for with [`Network::Allow`]; else `None`.
+    pub egress: Option<Egress>,
     /// What was enforced.
     pub enforced: Enforcement,
 }
@@ -207,6 +275,10 @@ pub enum NetworkEnforced {
     NoneNamespace,
     /// Sockets cannot be created; there is no loopback either.
     NoneSeccomp,
+    /// Sockets cannot be used, by the profile of `sandbox-exec`; there is no loopback either.
+    NoneProfile,
+    /// A network namespace of its own with loopback and a proxy to the listed hosts.
+    AllowNamespace,
     /// The host's network.
     Host,
 }
@@ -219,6 +291,8 @@ pub enum ProcessTree {
     PidNamespace,
     /// A supervising process that every orphan falls to, and which kills until it has no child.
     Subreaper,
+    /// The engine: the tree is a container, and is removed with it.
+    Container,
     /// The process group is killed, and what the process table showed as a descendant while the command ran. A process that
     /// leaves the group and its parent between two looks escapes.
     ProcessGroup,
@@ -341,6 +415,15 @@ impl From<SandboxError> for crate::error::Error {
             SandboxError::AdapterUnavailable { adapter: Adapter::Landlock, .. } => {
                 "run on Linux 6.2 or later with Landlock enabled (5.19 where namespaces are allowed), or allow another adapter in `sandbox.allowed`"
             }
+            SandboxError::AdapterUnavailable { adapter: Adapter::Bwrap, .. } => {
+                "install bubblewrap, and allow user namespaces if you are not root; or allow another adapter in `sandbox.allowed`"
+            }
+            SandboxError::AdapterUnavailable { adapter: Adapter::Docker | Adapter::Podman, .. } => {
+                "start the engine and fetch the image that the contract pins, or allow another adapter in `sandbox.allowed`"
+            }
+            SandboxError::AdapterUnavailable { adapter: Adapter::SandboxExec, .. } => {
+                "use it on macOS, without a network allow-list, or allow another adapter in `sandbox.allowed`"
+            }
             SandboxError::AdapterUnavailable { adapter: Adapter::None, .. } => {
                 "use `network = \"host\"` with the adapter `none`, or another adapter"
             }
@@ -353,7 +436,13 @@ impl From<SandboxError> for crate::error::Error {
             }
         };
         let usage = matches!(error, SandboxError::EmptyCommand | SandboxError::Nul { .. });
-        let kind = if usage { crate::error::Kind::Usage } else { crate::error::Kind::Workspace };
+        let kind = match error {
+            _ if usage => crate::error::Kind::Usage,
+            SandboxError::AdapterUnavailable { .. } => {
+                crate::error::Kind::Halt(crate::exit::HaltReason::IsolationUnsatisfiable)
+            }
+            _ => crate::error::Kind::Workspace,
+        };
         let mut told = Self::new(kind, error.to_string());
         if let SandboxError::Exec { program, source } = &error
             && source.kind() == io::ErrorKind::NotFound
@@ -381,6 +470,10 @@ impl From<SandboxError> for crate::error::Error {
 pub fn run(command: &Command, policy: &Policy, interrupt: &AtomicBool) -> Result<Outcome, SandboxError> {
     available(policy.adapter)
         .map_err(|why| SandboxError::AdapterUnavailable { adapter: policy.adapter, why })?;
+    #[cfg(unix)]
+    if policy.adapter.has_image() {
+        return container::run(command, policy, interrupt);
+    }
     start(command, &program_of(command)?, policy, interrupt)
 }
 
@@ -428,16 +521,78 @@ pub fn available(adapter: Adapter) -> Result<(), String> {
         Adapter::None => Err("running commands is supported on Linux and macOS only".into()),
         #[cfg(target_os = "linux")]
         Adapter::Landlock => landlock::available(),
+        #[cfg(target_os = "linux")]
+        Adapter::Bwrap => bwrap_works(),
         #[cfg(not(target_os = "linux"))]
-        Adapter::Landlock => Err("Landlock is a feature of Linux".into()),
+        Adapter::Landlock | Adapter::Bwrap => Err(format!("{adapter} is for Linux")),
+        #[cfg(unix)]
+        Adapter::Docker | Adapter::Podman => container::is_installed(adapter),
+        #[cfg(not(unix))]
+        Adapter::Docker | Adapter::Podman => Err(format!("{adapter} is not supported on this system")),
+        Adapter::SandboxExec if !cfg!(target_os = "macos") => Err("sandbox-exec is for macOS".into()),
+        Adapter::SandboxExec if Path::new(profile::PROGRAM).exists() => Ok(()),
+        Adapter::SandboxExec => Err(format!("there is no {}", profile::PROGRAM)),
     }
+}
+
+/// Whether bubblewrap is there and can do its work here: found out by running it once.
+#[cfg(target_os = "linux")]
+fn bwrap_works() -> Result<(), String> {
+    static FOUND: std::sync::OnceLock<Result<(), String>> = std::sync::OnceLock::new();
+    let find = || {
+        seccomp::architecture()?;
+        if bwrap::program().is_none() {
+            return Err("bubblewrap (bwrap) is not installed".into());
+        }
+        probe(Adapter::Bwrap, Network::None).map_err(|error| match &error {
+            SandboxError::AdapterUnavailable { why, .. } => why.clone(),
+            error => match std::error::Error::source(error) {
+                Some(source) => format!("{error}: {source}"),
+                None => error.to_string(),
+            },
+        })
+    };
+    FOUND.get_or_init(find).clone()
+}
+
+/// Whether `image` is a name and the digest of exactly one image, as a contract must name one.
+pub fn is_pinned(image: &str) -> bool {
+    let Some((name, digest)) = image.split_once("@sha256:") else { return false };
+    let letter = |byte: u8| byte.is_ascii_alphanumeric() || b"._-/:".contains(&byte);
+    let starts = name.bytes().next().is_some_and(|byte| byte.is_ascii_alphanumeric());
+    starts
+        && name.bytes().all(letter)
+        && digest.len() == 64
+        && digest.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Whether the engine of an adapter that has an image answers here, and has this one.
+pub fn has_image(adapter: Adapter, image: Option<&str>) -> Result<(), String> {
+    #[cfg(unix)]
+    return container::ready(adapter, image);
+    #[cfg(not(unix))]
+    Err(format!("{adapter} is not supported on this system, with {image:?} or without"))
+}
+
+/// Runs a command that does nothing under an adapter with this network, to see whether that can be had here.
+pub fn probe(adapter: Adapter, network: Network) -> Result<(), SandboxError> {
+    let policy = Policy::new(adapter, network);
+    let mut command = Command::new(["true"], "/");
+    command.timeout = Duration::from_secs(60);
+    let dirs = shell::trusted_dirs();
+    let path = std::env::join_paths(dirs).unwrap_or_default();
+    command.env = vec![("PATH".into(), path)];
+    start(&command, &program_of(&command)?, &policy, &AtomicBool::new(false)).map(drop)
 }
 
 /// Whether every command of this adapter sees a root with nothing on it but what was granted: one in this process had it, and without it
 /// none is run from then on.
 pub fn has_private_root(adapter: Adapter) -> bool {
+    if adapter.has_image() {
+        return true;
+    }
     #[cfg(target_os = "linux")]
-    return adapter == Adapter::Landlock && process::has_namespaces();
+    return adapter == Adapter::Bwrap || (adapter == Adapter::Landlock && process::has_namespaces());
     #[cfg(not(target_os = "linux"))]
     {
         let _ = adapter;

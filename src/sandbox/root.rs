@@ -86,6 +86,7 @@ fn follow(path: &Path) -> io::Result<Followed> {
 pub(super) struct Grants {
     /// Real path to whether it may be written.
     pub paths: BTreeMap<PathBuf, bool>,
+    /// Symlinks on the way to granted paths: where each is, and what it says.
     links: BTreeMap<PathBuf, PathBuf>,
     /// Real paths the caller asked to read, as opposed to the base.
     asked: Vec<PathBuf>,
@@ -144,6 +145,25 @@ impl Grants {
             }
         }
         self.paths = kept;
+    }
+
+    /// The symlinks that a root of these grants needs besides: those that do not lie in a granted folder, and are none on the way to one.
+    pub(super) fn links_to_make(&self) -> Vec<(&Path, &Path)> {
+        let var_tmp = Path::new("/var/tmp");
+        let mut links: Vec<(&Path, &Path)> = Vec::new();
+        for (path, target) in &self.links {
+            // Below a granted folder the link is there already; on the way to one it may be a folder by now.
+            let taken = self.inside(path) || self.paths.keys().any(|granted| granted.starts_with(path));
+            if !taken && !made_anew(path) {
+                links.push((path, target));
+            }
+        }
+        if !self.paths.keys().any(|path| path.starts_with(var_tmp))
+            && !self.links.contains_key(Path::new("/var"))
+        {
+            links.push((var_tmp, Path::new("/tmp")));
+        }
+        links
     }
 
     /// Whether a path lies inside a granted one.
@@ -275,11 +295,18 @@ pub(super) struct RootPlan {
     pub covers: Vec<Cover>,
     pub proc: Text,
     pub pts: Text,
+    /// How the new root is mounted: in memory, with so much of it.
+    pub memory: CString,
     pub texts: Texts,
 }
 
+/// The most memory that `/tmp` and `/dev/shm` of a command may take, in bytes.
+pub(super) const MEMORY: u64 = 1 << 30;
+
 /// Plans a root for these grants. `None` if this host has no folder to build it on.
-pub(super) fn plan(grants: &Grants) -> Option<RootPlan> {
+///
+/// `memory` is how many bytes its `/tmp` and `/dev/shm` may hold together.
+pub(super) fn plan(grants: &Grants, memory: u64) -> Option<RootPlan> {
     let base = ["/tmp", "/mnt", "/srv", "/media", "/run", "/var"].into_iter().find(|dir| {
         // A symlink would send the mount elsewhere than the paths below it.
         Path::new(dir).symlink_metadata().is_ok_and(|meta| meta.is_dir())
@@ -320,17 +347,10 @@ pub(super) fn plan(grants: &Grants) -> Option<RootPlan> {
         let (source, target) = (making.text(path), making.at(path));
         binds.push(Bind { source, target, writable, device: false });
     }
-    for (path, target) in &grants.links {
-        // Below a granted folder the link is there already; on the way to one it may be a folder by now.
-        let taken = grants.inside(path) || grants.paths.contains_key(path) || making.dirs.contains(path);
-        if !taken && !made_anew(path) {
+    for (path, target) in grants.links_to_make() {
+        if !making.dirs.contains(path) {
             making.link(path, target);
         }
-    }
-    if !grants.paths.keys().any(|path| path.starts_with("/var/tmp"))
-        && !grants.links.contains_key(Path::new("/var"))
-    {
-        making.link(Path::new("/var/tmp"), Path::new("/tmp"));
     }
     let cover = |secret: Secret| {
         let at = making.at(&secret.path);
@@ -342,6 +362,7 @@ pub(super) fn plan(grants: &Grants) -> Option<RootPlan> {
         base: making.text(Path::new(base)),
         proc: making.at(Path::new("/proc")),
         pts: making.at(Path::new("/dev/pts")),
+        memory: CString::new(format!("mode=0755,size={memory}")).ok()?,
         makes: making.makes,
         binds,
         texts: making.texts,
@@ -457,7 +478,7 @@ mod tests {
         std::fs::create_dir_all(top.join("a/b")).unwrap();
         std::fs::write(top.join("file"), "").unwrap();
         let grants = Grants::new(&[top.join("a"), top.join("file")], &[top.join("a/b")]).unwrap();
-        let plan = plan(&grants).unwrap();
+        let plan = plan(&grants, MEMORY).unwrap();
         let path_of = |text: Text| plan.texts.path(text);
         let mut there = BTreeSet::from([path_of(plan.base)]);
         for make in &plan.makes {

@@ -316,7 +316,8 @@ for _code, _names in ((10, "success_condition_met"), (11, "human_required no_act
 HALT_REASON = enum(*EXIT)
 
 RUN = obj([("command", STRINGS), ("exit_code", opt(I32)), ("signal", opt(I32)),
-           ("ended", enum("itself", "timed_out", "deadline", "output_limit", "interrupted")),
+           ("ended", enum("itself", "timed_out", "deadline", "idle_timeout", "output_limit", "disk_limit",
+                         "interrupted")),
            ("duration_ms", integer()), ("survivors", integer(U32))])
 NO_REPORT = opt(enum("not_written", "too_large", "planted", "frozen_changed"))
 SAMPLE = obj([("run", RUN), ("report", opt(OID)), ("no_report", NO_REPORT), ("problem", opt(string)),
@@ -327,12 +328,17 @@ CHECK = obj([("tree", OID), ("run", RUN), ("report", opt(OID)), ("no_report", NO
              ("counts", opt(obj([("passed", integer()), ("failed", integer()), ("skipped", integer())]))),
              ("failures", opt(STRINGS)), ("collected", opt(HASH)), ("tests", opt(OID)), ("lost", STRINGS),
              ("newly_skipped", STRINGS), ("regressed", STRINGS), ("runs", array(SAMPLE))])
-ENFORCED = obj([("adapter", enum("landlock", "none")), ("filesystem", boolean), ("private_root", boolean),
-                ("network", enum("host", "none-namespace", "none-seccomp")),
+ENFORCED = obj([("adapter", enum("landlock", "bwrap", "docker", "podman", "sandbox-exec", "none")), ("filesystem", boolean), ("private_root", boolean),
+                ("network", enum("host", "none-namespace", "none-seccomp", "none-profile", "allow-namespace")),
                 ("unix_sockets", enum("private", "closed", "host")), ("capabilities_dropped", boolean),
-                ("process_tree", enum("pid-namespace", "subreaper", "process-group")),
+                ("process_tree", enum("pid-namespace", "subreaper", "container", "process-group")),
                 ("landlock_abi", opt(integer(U32)))])
-SANDBOX = obj([("worker", opt(ENFORCED)), ("check", opt(ENFORCED))])
+EGRESS = obj([("requests", array(obj([("host", string), ("port", integer(65535)), ("allowed", boolean),
+                                      ("why", opt(enum("malformed", "not_listed", "private_address", "unresolved",
+                                                       "unreachable", "too_many"))),
+                                      ("sent", integer()), ("received", integer())]))), ("more", integer())])
+SANDBOX = obj([("worker", opt(ENFORCED)), ("check", opt(ENFORCED)), ("worker_requests", opt(EGRESS)),
+               ("check_requests", opt(EGRESS))])
 HOLDOUT = obj([("folder", OID), ("run", RUN), ("verdict", enum("passed", "failed", "no_verdict")),
                ("failing", opt(integer())), ("problem", opt(string)), ("sandbox", ENFORCED)])
 MODEL = obj([(name, opt(string)) for name in ("provider", "model_id", "version", "quantization", "runtime",
@@ -398,6 +404,16 @@ def _command(value):
         _at(".shell", string, value["shell"])
 
 
+def _network(value):
+    """`none`, `host` or the hosts that may be reached."""
+    if isinstance(value, dict):
+        if list(value) != ["allow"]:
+            raise Bad("is no network")
+        _at(".allow", STRINGS, value["allow"])
+    elif value not in ("none", "host"):
+        raise Bad("is no network")
+
+
 def _plain_command(value):
     if not isinstance(value, str):
         STRINGS(value)
@@ -420,11 +436,14 @@ CONTRACT = obj([
     ("frozen", obj([("tree", OID), ("entries", array(obj([("path", string), ("mode", enum("100644", "100755")),
                                                           ("id", OID)])))])),
     ("worker", obj([("command", _command), ("agent", opt(string)), ("model", opt(MODEL)), ("sampling", opt(SAMPLING)),
-                    ("usage", enum("none", "json")), ("timeout_seconds", integer()), ("env", STRINGS),
+                    ("usage", enum("none", "json")), ("timeout_seconds", integer()),
+                    ("idle_timeout_seconds", opt(integer())), ("env", STRINGS),
+                    ("credential", opt(obj([("env", string), ("mint", _command), ("revoke", _command)]))),
                     ("on_failure", enum("halt", "reject", "check")), ("reserve_usd", opt(_money))])),
     ("worktree", obj([("warm", STRINGS)])),
     ("check", obj([("command", _command), ("format", FORMAT), ("report", opt(string)),
-                   ("timeout_seconds", integer()), ("success_exit_code", integer(U8)), ("env", mapping(string)),
+                   ("timeout_seconds", integer()), ("idle_timeout_seconds", opt(integer())),
+                   ("success_exit_code", integer(U8)), ("env", mapping(string)),
                    ("external", boolean)])),
     ("holdout", obj([("command", _command), ("folder", string), ("tree", OID), ("format", FORMAT),
                      ("report", opt(string)), ("timeout_seconds", integer()), ("success_exit_code", integer(U8))])),
@@ -437,10 +456,12 @@ CONTRACT = obj([
                     ("unread_diffs", opt(integer(U32))), ("unknown_cost", enum("stop", "allow")),
                     ("evidence_kib", integer(U32))])),
     ("guards", obj([("on_violation", enum("halt", "reject"))])),
-    ("sandbox", obj([("allowed", array(enum("landlock", "bwrap", "docker", "podman", "e2b", "nono", "none"))),
+    ("sandbox", obj([("allowed", array(enum("landlock", "bwrap", "docker", "podman", "sandbox-exec", "e2b", "nono",
+                                            "none"))),
+                     ("image", opt(string)),
                      ("presets", array(enum("cargo", "python", "node"))), ("read_only", STRINGS),
-                     ("worker_network", enum("none", "host")), ("worker_history", enum("sealed", "open")),
-                     ("check_network", enum("none", "host"))])),
+                     ("disk_bytes", integer()), ("worker_network", _network),
+                     ("worker_history", enum("sealed", "open")), ("check_network", _network)])),
     ("roles", obj([(role, STRINGS) for role in ROLES])),
     ("trust", obj([("allowed_signers", string)])),
     ("lasting", opt(obj([("invariant_boundaries", _NAMED), ("allowed_semantic_changes", STRINGS),

@@ -506,7 +506,8 @@ def only(value, *keys):
 
 
 def only_known_check(check):
-    return only(check, "command", "format", "report", "timeout_seconds", "success_exit_code", "env", "external")
+    return only(check, "command", "format", "report", "timeout_seconds", "idle_timeout_seconds", "success_exit_code",
+                "env", "external")
 
 
 def filled(state, prev):

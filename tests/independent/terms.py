@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The ranges of a contract's terms (loop-toml.md: the column range, and what a key needs)."""
+import ipaddress
 import re
 
 from canonical import ROLES, Bad, micro
@@ -25,7 +26,16 @@ def check(terms):
     _metric(terms["metric"], terms["check"])
     _limits(terms["limits"])
     _need(terms["sandbox"]["allowed"], "sandbox.allowed is empty")
-    _need(all(a in ("landlock", "none") for a in terms["sandbox"]["allowed"]), "an adapter is not built yet")
+    _between(terms["sandbox"]["disk_bytes"], 1 << 20, 16 << 40, "sandbox.disk")
+    for key in ("worker_network", "check_network"):
+        network = terms["sandbox"][key]
+        if isinstance(network, dict):
+            _need(network["allow"] and all(rule(entry) for entry in network["allow"]), "sandbox.%s is no list of hosts" % key)
+    image = terms["sandbox"]["image"]
+    _need((image is not None) == any(a in ("docker", "podman") for a in terms["sandbox"]["allowed"]),
+          "sandbox.image is there exactly for docker and podman")
+    _need(image is None or re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/:-]*@sha256:[0-9a-f]{64}", image, re.A), "sandbox.image")
+    _need(all(a in ("landlock", "bwrap", "docker", "podman", "sandbox-exec", "none") for a in terms["sandbox"]["allowed"]), "an adapter is not built yet")
     for role in ROLES[:2]:
         _need(terms["roles"][role], "roles.%s is empty" % role)
     _need((terms["class"] == "lasting_code") == (terms["lasting"] is not None), "lasting is there exactly for lasting_code")
@@ -33,8 +43,33 @@ def check(terms):
         _lasting(terms["lasting"])
 
 
+def rule(text):
+    """An entry of an allow-list as (kind, host, port); None if it is none (sandbox.md: A list of hosts)."""
+    match = re.fullmatch(r"(\*\.)?(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})", text, re.A)
+    if not match or not 0 < int(match[4]) < 65536:
+        return None
+    host = (match[2] or match[3]).lower()
+    try:
+        return None if match[1] else ("address", str(ipaddress.ip_address(host)), int(match[4]))
+    except ValueError:
+        host = host.removesuffix(".")
+        labels = host.split(".")
+        fine = not match[2] and all(0 < len(label) <= 63 for label in labels) and len(host) <= 253
+        fine = fine and not labels[-1][0].isdigit() and labels[-1] != "localhost" and (not match[1] or len(labels) > 1)
+        return ("below" if match[1] else "name", host, int(match[4])) if fine else None
+
+
+def allows(network, host, port):
+    """Whether an allow-list lets a host and port through."""
+    for kind, name, number in map(rule, network["allow"]):
+        if number == port and (host == name if kind != "below" else host.endswith("." + name)):
+            return True
+    return False
+
+
 def _worker(worker):
     _between(worker["timeout_seconds"], 1, 86400, "worker.timeout")
+    _between(worker["idle_timeout_seconds"], 1, 86400, "worker.idle_timeout")
     _need(worker["agent"] is None or len(worker["agent"]) <= 100, "worker.agent is too long")
     if worker["reserve_usd"] is not None:
         _between(micro(worker["reserve_usd"]), 0, 10000 * 10 ** 6, "worker.reserve_usd")
@@ -48,6 +83,7 @@ def _worker(worker):
 
 def _check(check, metric):
     _between(check["timeout_seconds"], 1, 86400, "check.timeout")
+    _between(check["idle_timeout_seconds"], 1, 86400, "check.idle_timeout")
     is_file = check["format"] in ("junit", "jest")
     _need((check["report"] is not None) == is_file, "check.report is there exactly for a format that is a file")
     _need(not check["external"] or check["format"] == "none", "an outside check has no report here")

@@ -361,6 +361,7 @@ class Ledger:
         need((body.get("holdout") is not None) == asked, "whether the holdout was asked about the base")
         self.holdout(body.get("holdout"))
         need(body["sandbox"]["worker"] is None, "a worker's sandbox at the baseline")
+        self.run_of_check(check, body["sandbox"])
         if check["tests"]:
             self.base_tests = self.green_tests = rules.read_tests(record.evidence_files()["tests.json"])
 
@@ -385,7 +386,7 @@ class Ledger:
         runs = [check["run"]] + [s["run"] for s in check["runs"]]
         for run in runs:
             need(allowed_program(run["command"], self.terms["check"]["command"]), "the check's command is another")
-        self.sandbox(sandbox, runs[0], self.terms["sandbox"]["check_network"])
+        self.sandbox(sandbox["check"], runs[0], self.terms["sandbox"]["check_network"], sandbox["check_requests"])
 
     def holdout(self, told):
         """What is told of a holdout fits the contract and itself (13, iteration)."""
@@ -395,18 +396,25 @@ class Ledger:
         need(terms is not None, "a holdout that the contract does not have")
         need(told["folder"] == terms["tree"], "the holdout's folder is not the frozen one")
         need(allowed_program(told["run"]["command"], terms["command"]), "the holdout's command is another")
-        self.sandbox(told["sandbox"], told["run"], self.terms["sandbox"]["check_network"])
+        self.sandbox(told["sandbox"], told["run"], self.terms["sandbox"]["check_network"], None, secret=True)
         need(told["failing"] is None or terms["format"] != "none", "failing tests of a format without tests")
         need((told["problem"] is not None) == (told["verdict"] == "no_verdict"), "holdout.problem")
         need(told["verdict"] in ("no_verdict", rules.holdout_verdict(terms, told)), "holdout.verdict does not follow")
 
-    def sandbox(self, told, run, network):
+    def sandbox(self, told, run, network, requests, secret=False):
         """The sandbox fits the contract (13, iteration)."""
+        listed = isinstance(network, dict)
+        need((requests is not None) == (listed and told is not None and not secret), "requests are there exactly for a list of hosts")
+        for one in (requests or {"requests": []})["requests"]:
+            need(one["allowed"] == (one["why"] is None), "a request's why is null exactly if it was allowed")
+            need(not one["allowed"] or ranges.allows(network, one["host"], one["port"]),
+                 "a request was allowed that the contract does not list")
         if told is None:
             need(run["exit_code"] == 127, "a sandbox is null beside another exit code than 127")
             return
         need(told["adapter"] in self.terms["sandbox"]["allowed"], "an adapter that the contract does not allow")
-        need(network != "none" or told["network"] != "host", "the host's network where the contract says none")
+        need(network == "host" or told["network"] != "host", "the host's network where the contract does not say so")
+        need(network != "none" or told["network"] != "allow-namespace", "a way out where the contract says none")
         need(told["adapter"] == "none" or told["filesystem"], "the file system is not closed")
 
     def checkpoint(self, record, before):
@@ -495,7 +503,8 @@ class Ledger:
         need(allowed_program(run["command"], terms["worker"]["command"]), "the worker's command is another")
         fine = run["ended"] == "itself" and run["exit_code"] == 0
         need((worker["failure"] is None) == fine, "worker.failure does not fit how it ended")
-        self.sandbox(receipt["sandbox"]["worker"], run, terms["sandbox"]["worker_network"])
+        self.sandbox(receipt["sandbox"]["worker"], run, terms["sandbox"]["worker_network"],
+                     receipt["sandbox"]["worker_requests"])
 
     def candidate(self, receipt, before, green_tree):
         """The candidate and its guards; gives the repairs of the check's tree."""
@@ -554,7 +563,7 @@ class Ledger:
             external = self.outside_verdict(record, receipt, tree)
             need(receipt["sandbox"]["check"] is None, "a sandbox of an outside check")
         else:
-            self.run_of_check(check, receipt["sandbox"]["check"])
+            self.run_of_check(check, receipt["sandbox"])
         self.derive_check(record, check, self.base_tests, self.green_tests, external)
 
     def outside_verdict(self, record, receipt, tree):

@@ -4,9 +4,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 
 use super::super::file::{
-    Adapter, Check, Class, Command, Direction, Guards, History, Limits, LoopFile, Metric, MetricSource,
-    Model, Network, NetworkMode, OnFailure, OnViolation, Paths, Preset, ReceiptTerms, ReportFormat, Roles,
-    Sampling, Sandbox, UnknownCost, Usage, Worker, WorkerSandbox, Worktree,
+    Adapter, AllowList, Check, CheckSandbox, Class, Command, Credential, Direction, Guards, History, Limits,
+    LoopFile, Metric, MetricSource, Model, Network, NetworkMode, OnFailure, OnViolation, Paths, Preset,
+    ReceiptTerms, ReportFormat, Roles, Sampling, Sandbox, UnknownCost, Usage, Worker, WorkerSandbox,
+    Worktree,
 };
 use super::super::judge::Holdout;
 use super::super::lasting::{ComplexityBudget, NamedCommand, ReviewRisk};
@@ -29,6 +30,8 @@ fn a_small_file_gets_every_default() {
     assert_eq!(file.check.timeout.get(), 600);
     assert_eq!(file.check.success_exit_code, 0);
     assert_eq!(file.sandbox.allowed, [Adapter::Landlock]);
+    assert_eq!(file.sandbox.disk.get(), 32 << 30);
+    assert_eq!((file.worker.idle_timeout, file.check.idle_timeout), (None, None));
     assert_eq!(file.sandbox.worker.network, Network::Mode(NetworkMode::Host));
     assert_eq!(file.sandbox.worker.history, History::Sealed);
     assert_eq!(file.sandbox.check.network, Network::Mode(NetworkMode::None));
@@ -164,6 +167,12 @@ prop_compose! {
             sampling: Sampling { temperature, seed, ..Sampling::default() },
             usage: if json { Usage::Json } else { Usage::None },
             timeout: Seconds::new(timeout),
+            idle_timeout: env.then(|| Seconds::new(timeout)),
+            credential: json.then(|| Credential {
+                env: "MINTED".into(),
+                mint: Command::Args(vec!["mint".into()]),
+                revoke: Command::Shell("revoke".into()),
+            }),
             env: if env { vec!["API_KEY".into()] } else { Vec::new() },
             on_failure: OnFailure::Check,
             reserve_usd: reserve.map(Dollars::from_micros),
@@ -179,6 +188,7 @@ prop_compose! {
             format: if junit { ReportFormat::Junit } else { ReportFormat::Lines },
             report: junit.then(|| "target/junit.xml".to_owned()),
             timeout: Seconds::new(timeout),
+            idle_timeout: None,
             success_exit_code: code,
             external: false,
             env: [("RUST_LOG".to_owned(), value)].into(),
@@ -278,11 +288,15 @@ prop_compose! {
             limits,
             guards: Guards { on_violation: OnViolation::Reject },
             sandbox: Sandbox {
-                allowed: vec![Adapter::None, Adapter::Landlock],
+                allowed: vec![Adapter::None, Adapter::Landlock, Adapter::Bwrap],
+                image: None,
+                disk: "3GiB".parse().unwrap(),
                 presets,
                 read_only: vec!["~/sdk".into()],
                 worker: WorkerSandbox { network: Network::Mode(NetworkMode::None), history: History::Open },
-                ..Sandbox::default()
+                check: CheckSandbox {
+                    network: Network::Allow(AllowList { allow: vec!["*.example.com:443".into()] }),
+                },
             },
             roles: Roles { reviewer, ..Roles::default() },
             receipt: ReceiptTerms::default(),

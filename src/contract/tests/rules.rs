@@ -658,3 +658,94 @@ fn a_holdout_is_a_folder_of_its_own_with_a_report_that_fits() {
         assert!(told.contains(fault), "{lines}: {told}");
     }
 }
+
+#[test]
+fn a_list_of_hosts_that_would_not_mean_what_it_says() {
+    let list = "[sandbox]\nworker = { network = { allow = [\"https://api.example.com\", \"localhost:80\", \"a:1\", \"a:1\"] } }\n[limits]";
+    assert_snapshot!(bad("[limits]", list), @r#"
+    loop.toml:22:33: `sandbox.worker.network.allow[0] = "https://api.example.com"` is an address of the web, not a host and a port
+       |
+    22 | worker = { network = { allow = ["https://api.example.com", "localhost:80", "a:1", "a:1"] } }
+       |                                 ^^^^^^^^^^^^^^^^^^^^^^^^^
+       = write host:port, such as "api.example.com:443", "*.example.com:443" or "127.0.0.1:8080"
+
+    loop.toml:22:60: `sandbox.worker.network.allow[1] = "localhost:80"` names this machine: write its address, such as 127.0.0.1
+       |
+    22 | worker = { network = { allow = ["https://api.example.com", "localhost:80", "a:1", "a:1"] } }
+       |                                                            ^^^^^^^^^^^^^^
+       = write host:port, such as "api.example.com:443", "*.example.com:443" or "127.0.0.1:8080"
+
+    loop.toml:22:83: `sandbox.worker.network.allow` has "a:1" twice
+       |
+    22 | , "localhost:80", "a:1", "a:1"] } }
+       |                          ^^^^^
+       = take one of them out
+    "#);
+}
+
+#[test]
+fn an_image_that_is_not_pinned() {
+    assert_snapshot!(bad("[limits]", "[sandbox]\nallowed = [\"docker\"]\n[limits]"), @r#"
+    loop.toml:22:11: `docker` needs `sandbox.image`
+       |
+    22 | allowed = ["docker"]
+       |           ^^^^^^^^^^
+       = write name@sha256:digest; docker image inspect --format '{{.RepoDigests}}' NAME tells it
+    "#);
+    assert_snapshot!(bad("[limits]", "[sandbox]\nallowed = [\"podman\"]\nimage = \"debian:12\"\n[limits]"), @r#"
+    loop.toml:23:9: `sandbox.image = "debian:12"` is not pinned by its digest
+       |
+    23 | image = "debian:12"
+       |         ^^^^^^^^^^^
+       = write name@sha256:digest; docker image inspect --format '{{.RepoDigests}}' NAME tells it
+    "#);
+    assert_snapshot!(bad("[limits]", "[sandbox]\nimage = \"debian:12\"\n[limits]"), @r#"
+    loop.toml:22:9: `sandbox.image` is for `docker` and `podman`
+       |
+    22 | image = "debian:12"
+       |         ^^^^^^^^^^^
+       = take it out, or allow "docker" or "podman"
+    "#);
+}
+
+#[test]
+fn a_limit_on_silence_and_a_size() {
+    assert_snapshot!(bad("[check]", "timeout = \"1m\"\nidle_timeout = \"2m\"\n[check]"), @r#"
+    loop.toml:12:16: `worker.idle_timeout = "2m"` is longer than `worker.timeout = "1m"`
+       |
+    12 | idle_timeout = "2m"
+       |                ^^^^
+       = make it shorter, or take it out
+    "#);
+    assert_snapshot!(bad("[limits]", "[sandbox]\ndisk = 2\n[limits]"), @r#"
+    loop.toml:22:8: `sandbox.disk` must be a size such as "500MiB" or "2GiB", found the number 2
+       |
+    22 | disk = 2
+       |        ^
+    "#);
+    assert_snapshot!(bad("[limits]", "[sandbox]\ndisk = \"1KiB\"\n[limits]"), @r#"
+    loop.toml:22:8: `sandbox.disk = "1KiB"` is out of range
+       |
+    22 | disk = "1KiB"
+       |        ^^^^^^
+       = use 1MiB to 16TiB
+    "#);
+}
+
+#[test]
+fn a_credential_of_the_repository_or_one_that_is_passed_through() {
+    let credential = "env = [\"TOKEN\"]\ncredential = { env = \"TOKEN\", mint = [\"./mint\"], revoke = \"revoke\" }\n[check]";
+    assert_snapshot!(bad("[check]", credential), @r#"
+    loop.toml:12:22: `TOKEN` is passed through and made for each run
+       |
+    12 | credential = { env = "TOKEN", mint = ["./mint"], revoke = "revoke" }
+       |                      ^^^^^^^
+       = take it out of worker.env: the worker gets the one that was made for it
+
+    loop.toml:12:38: `worker.credential.mint` names a file of the repository
+       |
+    12 | credential = { env = "TOKEN", mint = ["./mint"], revoke = "revoke" }
+       |                                      ^^^^^^^^^^
+       = name it by its absolute path, or by a name that is in your PATH
+    "#);
+}

@@ -17,23 +17,18 @@ fn usage_parsers() {
 
 #[test]
 fn adapters() {
-    assert_snapshot!(bad("[limits]", "[sandbox]\nallowed = [\"landlock\", \"bwrap\"]\n[limits]"), @r#"
-    loop.toml:22:24: `"bwrap"` is not built yet
+    assert_snapshot!(bad("[limits]", "[sandbox]\nallowed = [\"landlock\", \"e2b\", \"nono\"]\n[limits]"), @r#"
+    loop.toml:22:24: `"e2b"` is not built yet
        |
-    22 | allowed = ["landlock", "bwrap"]
-       |                        ^^^^^^^
-       = built so far: "landlock" or "none"
-    "#);
-}
+    22 | allowed = ["landlock", "e2b", "nono"]
+       |                        ^^^^^
+       = built so far: "landlock", "bwrap", "docker", "podman", "sandbox-exec" or "none"
 
-#[test]
-fn network_allow_lists() {
-    assert_snapshot!(bad("[limits]", "[sandbox]\nworker = { network = { allow = [\"api.anthropic.com:443\"] } }\n[limits]"), @r#"
-    loop.toml:22:22: `sandbox.worker.network = { … }` is not built yet
+    loop.toml:22:31: `"nono"` is not built yet
        |
-    22 | worker = { network = { allow = ["api.anthropic.com:443"] } }
-       |                      ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-       = built so far: "none" or "host"
+    22 | allowed = ["landlock", "e2b", "nono"]
+       |                               ^^^^^^
+       = built so far: "landlock", "bwrap", "docker", "podman", "sandbox-exec" or "none"
     "#);
 }
 

@@ -10,7 +10,7 @@ use crate::contract::frozen::HoldoutTerms;
 use crate::decide::{self, HoldoutVerdict};
 use crate::error::{Error, Result, ResultExt};
 use crate::iterate::commands::{
-    SOURCE_DATE_EPOCH, argv, is_inside, make_home, network, read_capped, run_receipt, search_dirs,
+    SOURCE_DATE_EPOCH, argv, is_inside, make_home, read_capped, run_receipt, search_dirs,
 };
 use crate::iterate::iteration::Draft;
 use crate::iterate::places::Scratch;
@@ -19,7 +19,7 @@ use crate::ledger::holdout::{NO_PROGRAM, verdict_of};
 use crate::ledger::receipt::{HoldoutReceipt, RunReceipt};
 use crate::oid::Oid;
 use crate::sandbox::environment::{self, Request};
-use crate::sandbox::{self, Command, Ended, Outcome, Policy, shell};
+use crate::sandbox::{self, Command, Ended, Outcome, shell};
 use crate::worktree::{self, CheckoutOptions, worktree_name};
 
 /// Whether an iteration goes on after its holdout.
@@ -133,12 +133,7 @@ impl Session<'_> {
             head_tail: 0,
             ..Command::new(argv.clone(), place)
         };
-        let policy = Policy {
-            adapter: self.adapter,
-            network: network(contract.sandbox.check_network),
-            writable,
-            readable,
-        };
+        let policy = self.policy(&contract.sandbox.check_network, writable, readable);
         let outcome = sandbox::run(&command, &policy, self.interrupt.flag())
             .map_err(Error::from)
             .or_workspace(|| format!("the holdout in {} could not be started", terms.folder))?;
@@ -198,6 +193,7 @@ fn judge(
     let problem = (verdict == HoldoutVerdict::NoVerdict).then(|| match (run.ended.as_str(), run.exit_code) {
         ("timed_out", _) => "it timed out",
         ("deadline", _) => "it ran into the end of the loop's time",
+        ("disk_limit", _) => "its folders held more than sandbox.disk",
         ("output_limit", _) => "it printed more than may be captured",
         (_, None) => "a signal ended it",
         (_, Some(code)) if NO_PROGRAM.contains(&code) => {

@@ -60,6 +60,79 @@ pub(super) unsafe fn loopback_up() -> bool {
     }
 }
 
+/// Opens a socket that listens on loopback in this network namespace, and sends it over the socket `to`. Nothing of it stays here.
+///
+/// # Safety
+/// As [`write_file`].
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "the sizes of small structures, and a constant, in the types of libc"
+)]
+pub(super) unsafe fn send_listener(to: c_int, port: u16) -> bool {
+    const BACKLOG: c_int = 64;
+    // SAFETY: all structures are plain data that live through the calls; the control message has the space that `CMSG_SPACE` asks for
+    // (24 bytes for one descriptor) and is aligned as `u64`, which is what `cmsghdr` asks for.
+    unsafe {
+        let socket = libc::socket(libc::AF_INET, libc::SOCK_STREAM | libc::SOCK_CLOEXEC, 0);
+        if socket < 0 {
+            return false;
+        }
+        let mut address: libc::sockaddr_in = std::mem::zeroed();
+        address.sin_family = libc::AF_INET as libc::sa_family_t;
+        address.sin_port = port.to_be();
+        address.sin_addr.s_addr = u32::from_ne_bytes([127, 0, 0, 1]);
+        let size = size_of::<libc::sockaddr_in>() as libc::socklen_t;
+        let listens =
+            libc::bind(socket, (&raw const address).cast(), size) == 0 && libc::listen(socket, BACKLOG) == 0;
+        let mut control = [0_u64; 8];
+        let mut byte = 0_u8;
+        let mut piece = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut piece;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = libc::CMSG_SPACE(size_of::<c_int>() as c_uint) as _;
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(size_of::<c_int>() as c_uint) as _;
+        ptr::write_unaligned(libc::CMSG_DATA(header).cast::<c_int>(), socket);
+        let sent = listens && libc::sendmsg(to, &raw const message, 0) == 1;
+        let saved = errno();
+        libc::close(socket);
+        *libc::__errno_location() = saved;
+        sent
+    }
+}
+
+/// Takes a descriptor that [`send_listener`] sent, without waiting for one.
+pub(super) fn receive_descriptor(from: c_int) -> Option<std::os::fd::OwnedFd> {
+    // SAFETY: as in `send_listener`. A descriptor that comes in is owned by nobody else; it closes on exec.
+    unsafe {
+        let mut control = [0_u64; 8];
+        let mut byte = 0_u8;
+        let mut piece = libc::iovec { iov_base: (&raw mut byte).cast(), iov_len: 1 };
+        let mut message: libc::msghdr = std::mem::zeroed();
+        message.msg_iov = &raw mut piece;
+        message.msg_iovlen = 1;
+        message.msg_control = control.as_mut_ptr().cast();
+        message.msg_controllen = size_of_val(&control) as _;
+        let flags = libc::MSG_CMSG_CLOEXEC | libc::MSG_DONTWAIT;
+        if libc::recvmsg(from, &raw mut message, flags) != 1 {
+            return None;
+        }
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        if header.is_null()
+            || (*header).cmsg_level != libc::SOL_SOCKET
+            || (*header).cmsg_type != libc::SCM_RIGHTS
+        {
+            return None;
+        }
+        let fd = ptr::read_unaligned(libc::CMSG_DATA(header).cast::<c_int>());
+        Some(std::os::fd::FromRawFd::from_raw_fd(fd))
+    }
+}
+
 /// Builds the new root and moves into it.
 ///
 /// # Safety
@@ -105,7 +178,7 @@ pub(super) unsafe fn enter_root(root: &RootPlan, trees: &mut [c_int]) -> bool {
                 return false;
             }
         }
-        if !mount(c"tmpfs", root.base, quiet, c"mode=0755,size=1g") {
+        if !mount(c"tmpfs", root.base, quiet, &root.memory) {
             return false;
         }
         for make in &root.makes {
@@ -154,24 +227,69 @@ pub(super) unsafe fn enter_root(root: &RootPlan, trees: &mut [c_int]) -> bool {
     }
 }
 
+/// Puts a process table of this PID namespace in the place of the one that is there, which shows another's.
+///
+/// # Safety
+/// The process has a mount and a PID namespace of its own.
+pub(super) unsafe fn own_processes() -> bool {
+    let (none, proc) = (ptr::null::<c_char>(), c"/proc".as_ptr());
+    let quiet = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
+    // SAFETY: every pointer is null or a NUL-terminated constant.
+    unsafe {
+        libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, ptr::null()) == 0
+            && libc::mount(proc.add(1), proc, proc.add(1), quiet, ptr::null()) == 0
+    }
+}
+
+/// Empties the bounding set of capabilities and keeps them over one exec: of bubblewrap, who needs them and gives them up. Where
+/// this is not permitted, `no_new_privs` alone sees to it that none comes back.
+///
+/// # Safety
+/// As [`write_file`]; it changes the calling thread.
+pub(super) unsafe fn keep_capabilities_once() {
+    let header = Header { version: VERSION_3, pid: 0 };
+    let mut data = [Data { effective: 0, permitted: 0, inheritable: 0 }; 2];
+    // SAFETY: the structures have the kernel's layout for version 3 and live through the calls.
+    unsafe {
+        if libc::syscall(libc::SYS_capget, &raw const header, data.as_mut_ptr()) != 0 {
+            return;
+        }
+        for part in &mut data {
+            part.inheritable = part.permitted;
+        }
+        if libc::syscall(libc::SYS_capset, &raw const header, data.as_ptr()) != 0 {
+            return;
+        }
+        for capability in 0..64 as c_ulong {
+            if libc::prctl(libc::PR_CAPBSET_DROP, capability, ZERO, ZERO, ZERO) != 0 {
+                break;
+            }
+        }
+    }
+}
+
+/// The kernel's header and data of capabilities, version 3.
+#[repr(C)]
+struct Header {
+    version: u32,
+    pid: c_int,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Data {
+    effective: u32,
+    permitted: u32,
+    inheritable: u32,
+}
+
+const VERSION_3: u32 = 0x2008_0522;
+
 /// Gives up every capability, and every way to get one again. Succeeds only if none is left.
 ///
 /// # Safety
 /// As [`write_file`]; it changes the calling thread.
 pub(super) unsafe fn drop_capabilities() -> bool {
-    #[repr(C)]
-    struct Header {
-        version: u32,
-        pid: c_int,
-    }
-    #[repr(C)]
-    #[derive(Clone, Copy)]
-    struct Data {
-        effective: u32,
-        permitted: u32,
-        inheritable: u32,
-    }
-    const VERSION_3: u32 = 0x2008_0522;
     // NOROOT, NO_SETUID_FIXUP, KEEP_CAPS off, NO_CAP_AMBIENT_RAISE; the first, second and last with their locks, and KEEP_CAPS locked.
     const SECUREBITS: c_ulong = 0b1110_1111;
     let header = Header { version: VERSION_3, pid: 0 };

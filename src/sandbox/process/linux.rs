@@ -5,7 +5,9 @@ use std::ffi::{CString, OsString};
 use std::fs::File;
 use std::io;
 use std::mem::MaybeUninit;
+use std::net::{IpAddr, TcpListener};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
@@ -13,13 +15,17 @@ use std::time::Instant;
 
 use libc::{c_int, c_uint, pid_t};
 
+use super::super::disk::DiskWatch;
+use super::super::egress::Rule;
+use super::super::proxy::Proxy;
 use super::super::root::{self, Grants, c_text};
 use super::super::seccomp::{self, Closed, Runner};
 use super::super::{
-    Adapter, Command, Enforcement, Network, NetworkEnforced, Outcome, Policy, ProcessTree, SETTLE,
-    SandboxError, UnixSockets, landlock,
+    Adapter, Command, Enforcement, Exit, Network, NetworkEnforced, Outcome, Policy, ProcessTree, SETTLE,
+    SandboxError, UnixSockets, bwrap, landlock,
 };
-use super::supervisor::{self, Plan, Report, Stage};
+use super::layers::receive_descriptor;
+use super::supervisor::{self, Plan, Report, Stage, Wrapped};
 use super::tree::{SUPERVISORS, SupervisedTree, reap_leaving};
 use super::{Streams, above_two, nonblocking, pipe, pump};
 
@@ -53,31 +59,43 @@ impl Layers {
         self.adapter == Adapter::Landlock
     }
 
+    fn bwrap(self) -> bool {
+        self.adapter == Adapter::Bwrap
+    }
+
+    /// Whether the command has a network of its own, with nothing in it but loopback.
+    fn own_network(self) -> bool {
+        self.namespaces && self.network != Network::Host
+    }
+
     fn enforcement(self) -> Enforcement {
         let abi = self.abi;
         let network = match self.network {
             Network::Host => NetworkEnforced::Host,
+            Network::Allow => NetworkEnforced::AllowNamespace,
             Network::None if self.namespaces => NetworkEnforced::NoneNamespace,
             Network::None => NetworkEnforced::NoneSeccomp,
         };
         // Two kinds of sockets lead out: files (closed by the private root, or by Landlock), and abstract names, which belong to the
         // network namespace (closed by a new one, or by Landlock).
         let files = self.namespaces || abi >= landlock::ABI_SOCKET_FILES;
-        let names = network == NetworkEnforced::NoneNamespace || abi >= landlock::ABI_SCOPES;
-        let unix_sockets = match self.adapter {
-            Adapter::None => UnixSockets::Host,
-            Adapter::Landlock if files && names => UnixSockets::Private,
-            Adapter::Landlock => UnixSockets::Closed,
+        let names = self.own_network() || abi >= landlock::ABI_SCOPES;
+        let isolated = self.landlock() || self.bwrap();
+        let unix_sockets = match (isolated, files && names) {
+            (false, _) => UnixSockets::Host,
+            (true, true) => UnixSockets::Private,
+            (true, false) => UnixSockets::Closed,
         };
+        let scopes = self.bwrap() && abi >= landlock::ABI_SCOPES;
         Enforcement {
             adapter: self.adapter,
-            filesystem: self.landlock(),
+            filesystem: isolated,
             private_root: self.namespaces,
             network,
             unix_sockets,
-            capabilities_dropped: self.landlock(),
+            capabilities_dropped: isolated,
             process_tree: if self.namespaces { ProcessTree::PidNamespace } else { ProcessTree::Subreaper },
-            landlock_abi: self.landlock().then_some(abi),
+            landlock_abi: (self.landlock() || scopes).then_some(abi),
         }
     }
 
@@ -89,7 +107,7 @@ impl Layers {
         Closed {
             inet: enforcement.network == NetworkEnforced::NoneSeccomp,
             unix: enforcement.unix_sockets == UnixSockets::Closed,
-            hardening: self.landlock(),
+            hardening: enforcement.filesystem,
             ipc: alone,
             signals: (alone && self.abi < landlock::ABI_SCOPES).then_some(Runner { pid, group }),
         }
@@ -133,6 +151,32 @@ pub(in super::super) fn run(
     let with =
         |namespaces| run_with(command, file, policy, interrupt, Layers { adapter, namespaces, network, abi });
     let told = |refused: Refused| refused.told(command, file);
+    if !matches!(adapter, Adapter::Landlock | Adapter::Bwrap | Adapter::None) {
+        let why = "it is none of this system".to_owned();
+        return Err(SandboxError::AdapterUnavailable { adapter, why });
+    }
+    // What cannot be had without namespaces is not tried without them.
+    let needs = if adapter == Adapter::Bwrap {
+        Some("bubblewrap needs namespaces")
+    } else if adapter == Adapter::Landlock && network == Network::Allow {
+        Some("a network allow-list needs a network namespace")
+    } else {
+        None
+    };
+    if let Some(needs) = needs {
+        return match with(true) {
+            Err(Refused::At { stage, errno }) if stage.is_namespaces() => {
+                let source = io::Error::from_raw_os_error(errno);
+                let why = format!("{needs}, and this machine gives none ({}: {source})", stage.name());
+                Err(SandboxError::AdapterUnavailable { adapter, why })
+            }
+            other => other.map_err(told),
+        };
+    }
+    if adapter == Adapter::None && network == Network::Allow {
+        let why = "a network allow-list needs a sandbox, and this adapter is none".to_owned();
+        return Err(SandboxError::AdapterUnavailable { adapter, why });
+    }
     if adapter == Adapter::Landlock && NAMESPACES.load(Ordering::SeqCst) != DENIED {
         match with(true) {
             Err(Refused::At { stage, .. })
@@ -173,12 +217,31 @@ fn run_with(
     layers: Layers,
 ) -> Result<Outcome, Refused> {
     let started = Instant::now();
-    let (mut tree, streams) = start(command, file, policy, layers)?;
+    let (mut tree, streams, gate) = start(command, file, policy, layers)?;
     if layers.namespaces {
         NAMESPACES.store(GRANTED, Ordering::SeqCst);
     }
-    let seen = pump(command, started, &mut tree, streams, interrupt)?;
+    let proxy = gate.map(|listener| Proxy::start(listener, policy.allow.clone())).transpose();
+    let proxy = proxy.map_err(|source| SandboxError::Setup { stage: "proxy", source })?;
+    let mut disk = DiskWatch::start(policy.disk, &policy.writable);
+    let seen = pump(command, started, &mut tree, streams, &mut disk, interrupt)?;
+    let egress = proxy.map(Proxy::finish);
+    if layers.bwrap() && seen.exit == Exit::Code(1) {
+        let said = if command.merge_streams { &seen.stdout } else { &seen.stderr };
+        let said = said.whole.as_deref().unwrap_or_default();
+        let program = file.to_string_lossy();
+        if let Some(why) = bwrap::exec_failure(said, &program) {
+            // It gives the words of an error, and the number is what counts here.
+            let words = |number: &i32| io::Error::from_raw_os_error(*number).to_string();
+            let number = (1..134)
+                .find(|number| words(number).strip_prefix(why).is_some_and(|rest| rest.starts_with(" (")));
+            let source =
+                number.map_or_else(|| io::Error::other(why.to_owned()), io::Error::from_raw_os_error);
+            return Err(SandboxError::Exec { program: file.to_path_buf(), source }.into());
+        }
+    }
     Ok(Outcome {
+        egress,
         exit: seen.exit,
         ended: seen.ended,
         duration: seen.duration,
@@ -195,22 +258,35 @@ fn start(
     file: &Path,
     policy: &Policy,
     layers: Layers,
-) -> Result<(SupervisedTree, Streams), Refused> {
+) -> Result<(SupervisedTree, Streams, Option<TcpListener>), Refused> {
     let setup = |stage| move |source| Refused::Other(SandboxError::Setup { stage, source });
     let adapter = layers.adapter;
     let (mut root, mut ruleset) = (None, None);
-    if layers.landlock() {
+    let memory = policy.disk.map_or(root::MEMORY, |disk| disk.min(root::MEMORY));
+    let filters = seccomp::programs(&layers.closed());
+    let mut filters = filters.map_err(|why| SandboxError::AdapterUnavailable { adapter, why })?;
+    let grants = || {
         let grants = Grants::new(&policy.readable, &policy.writable);
-        let grants = grants.map_err(|(path, source)| SandboxError::Path { path, source })?;
+        grants.map_err(|(path, source)| SandboxError::Path { path, source })
+    };
+    let mut wrapper = None;
+    if layers.landlock() {
+        let grants = grants()?;
         if layers.namespaces {
-            let plan = root::plan(&grants);
+            let plan = root::plan(&grants, memory);
             root = Some(plan.ok_or(Refused::At { stage: Stage::Root, errno: libc::ENOENT })?);
         }
         let set = landlock::ruleset(&grants, layers.namespaces, layers.abi).map_err(setup("landlock"))?;
         ruleset = Some(above_two(set).map_err(setup("landlock"))?);
+    } else if layers.bwrap() {
+        wrapper = Some(Wrapper::new(command, &grants()?, memory, &filters).map_err(setup("pipes"))?);
+        // Bubblewrap loads them when it has done what they forbid.
+        filters = Vec::new();
+        if layers.abi >= landlock::ABI_SCOPES {
+            let set = landlock::scopes(layers.abi).map_err(setup("landlock"))?;
+            ruleset = Some(above_two(set).map_err(setup("landlock"))?);
+        }
     }
-    let filters = seccomp::programs(&layers.closed());
-    let filters = filters.map_err(|why| SandboxError::AdapterUnavailable { adapter, why })?;
 
     let (report_read, report) = pipe().map_err(setup("pipes"))?;
     let (control, control_write) = pipe().map_err(setup("pipes"))?;
@@ -239,7 +315,17 @@ fn start(
     for (at, argument) in command.argv.iter().enumerate() {
         strings.push(text(argument, &|| format!("argument {at} of the command"))?);
     }
-    for (name, value) in &command.env {
+    if let Some(wrapper) = &wrapper {
+        // The program of the command is named by where it was found: bubblewrap would look for it in its own way.
+        strings[0] = text(file.as_os_str(), &|| "the program's path".into())?;
+        let before: Result<Vec<CString>, SandboxError> =
+            wrapper.words.iter().map(|word| text(word, &|| "a granted path".into())).collect();
+        strings.splice(0..0, before?);
+    }
+    let words = strings.len();
+    let proxied = if layers.network == Network::Allow { proxy_variables(&policy.allow) } else { Vec::new() };
+    let own = command.env.iter().filter(|(name, _)| proxied.iter().all(|(other, _)| other != name));
+    for (name, value) in own.chain(&proxied) {
         let mut pair = OsString::from(name);
         pair.push("=");
         pair.push(value);
@@ -251,7 +337,7 @@ fn start(
         pointers
     };
     // The strings' buffers stay where they are when the vector moves into the plan.
-    let (argv, envp) = strings.split_at(command.argv.len());
+    let (argv, envp) = strings.split_at(words);
     let (argv, envp) = (pointers(argv), pointers(envp));
 
     let raw = |fd: &OwnedFd| fd.as_raw_fd();
@@ -259,21 +345,35 @@ fn start(
     let mut keep: BTreeSet<RawFd> = descriptors.into();
     keep.extend([raw(&report), raw(&control)]);
     keep.extend(ruleset.as_ref().map(raw));
-    let no_network = layers.namespaces && layers.network == Network::None;
+    keep.extend(wrapper.iter().flat_map(Wrapper::descriptors));
+    let gate = if layers.network == Network::Allow && layers.namespaces {
+        let (ours, theirs) = UnixStream::pair().map_err(setup("pipes"))?;
+        Some((
+            above_two(ours.into()).map_err(setup("pipes"))?,
+            above_two(theirs.into()).map_err(setup("pipes"))?,
+        ))
+    } else {
+        None
+    };
+    keep.extend(gate.as_ref().map(|(_, theirs)| raw(theirs)));
     let mut flags = libc::SIGCHLD;
     let mut maps = None;
     if layers.namespaces {
         flags |= libc::CLONE_NEWPID | libc::CLONE_NEWNS | libc::CLONE_NEWIPC;
-        if no_network {
+        if layers.own_network() {
             flags |= libc::CLONE_NEWNET;
         }
         if !is_administrator() {
             flags |= libc::CLONE_NEWUSER;
-            maps = Some(identity_maps());
+            // To bubblewrap, who has capabilities without being root is a mistake.
+            maps = Some(if layers.bwrap() { root_maps() } else { identity_maps() });
         }
     }
     let mut plan = Plan {
-        program: text(file.as_os_str(), &|| "the program's path".into())?,
+        program: match wrapper.as_ref().and_then(|wrapper| wrapper.words.first()) {
+            Some(bwrap) => text(bwrap, &|| "bubblewrap's path".into())?,
+            None => text(file.as_os_str(), &|| "the program's path".into())?,
+        },
         argv,
         envp,
         _strings: strings,
@@ -283,13 +383,16 @@ fn start(
         control: raw(&control),
         close: gaps(&keep),
         maps,
-        loopback: no_network,
+        loopback: layers.own_network(),
+        gate: gate.as_ref().map(|(_, theirs)| raw(theirs)),
+        wrapped: wrapper.as_ref().map(Wrapper::plan),
+        file_size: policy.disk,
         trees: vec![-1; root.as_ref().map_or(0, |root| root.binds.len())],
         late_rules: if root.is_some() { landlock::late_rules(layers.abi).to_vec() } else { Vec::new() },
         root,
         pid_namespace: layers.namespaces,
         drop_capabilities: layers.landlock(),
-        no_new_privs: layers.landlock() || !filters.is_empty(),
+        no_new_privs: layers.landlock() || layers.bwrap() || !filters.is_empty(),
         ruleset: ruleset.as_ref().map(raw),
         filters,
         stack: vec![MaybeUninit::uninit(); STACK],
@@ -304,10 +407,26 @@ fn start(
         stage: Stage::Clone,
         errno: error.raw_os_error().unwrap_or(libc::EAGAIN),
     })?;
-    drop((stdin, out, err, report, control, ruleset, plan));
+    let gate = gate.map(|(ours, _)| ours);
+    drop((stdin, out, err, report, control, ruleset, wrapper, plan));
     let mut tree = SupervisedTree::new(pid, layers.namespaces, ours(report_read)?, ours(control_write)?);
     match tree.first_report()? {
-        Report::Started => Ok((tree, streams)),
+        Report::Started => {
+            let listener = gate.map(|gate| receive_descriptor(gate.as_raw_fd()).map(TcpListener::from));
+            if matches!(listener, Some(None)) {
+                return Err(Refused::At { stage: Stage::Gate, errno: libc::ECONNRESET });
+            }
+            Ok((tree, streams, listener.flatten()))
+        }
+        Report::Failed { stage: Stage::Bwrap, .. } => {
+            // Before the command, nobody but bubblewrap writes here.
+            let said = streams.stderr.as_mut().unwrap_or(&mut streams.stdout);
+            let mut text = Vec::new();
+            let _ = io::Read::read_to_end(&mut io::Read::take(said, 4096), &mut text);
+            let text = String::from_utf8_lossy(&text).trim().to_owned();
+            let source = io::Error::other(if text.is_empty() { "it ended".to_owned() } else { text });
+            Err(SandboxError::Setup { stage: Stage::Bwrap.name(), source }.into())
+        }
         Report::Failed { stage, errno } => Err(Refused::At { stage, errno }),
         Report::Exited { .. } | Report::Done { .. } => Err(SandboxError::SupervisorLost.into()),
     }
@@ -363,6 +482,83 @@ fn is_administrator() -> bool {
     // SAFETY: the arrays have the layout of the kernel's header and data, version 3.
     let rc = unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), data.as_mut_ptr()) };
     rc == 0 && data[0] & (1 << SYS_ADMIN) != 0
+}
+
+/// The variables that lead programs to the proxy of an allow-list. What is not asked of it is the command's own loopback, unless a
+/// rule means this machine's.
+fn proxy_variables(rules: &[Rule]) -> Vec<(OsString, OsString)> {
+    let host = IpAddr::from([127, 0, 0, 1]);
+    let own =
+        if rules.iter().any(|rule| rule.is_address(host)) { "localhost" } else { "localhost,127.0.0.1" };
+    let proxy = format!("http://127.0.0.1:{}", super::GATE_PORT);
+    let mut vars = Vec::new();
+    for name in ["HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy"] {
+        vars.push((name.into(), proxy.clone().into()));
+    }
+    for name in ["NO_PROXY", "no_proxy"] {
+        vars.push((name.into(), own.into()));
+    }
+    // node looks at the others only if it is told to.
+    vars.push(("NODE_USE_ENV_PROXY".into(), "1".into()));
+    vars
+}
+
+/// What bubblewrap is started with besides the command's own descriptors.
+struct Wrapper {
+    /// Bubblewrap and its arguments.
+    words: Vec<OsString>,
+    info: (OwnedFd, OwnedFd),
+    hold: (OwnedFd, OwnedFd),
+    block: (OwnedFd, OwnedFd),
+    seccomp: OwnedFd,
+}
+
+impl Wrapper {
+    fn new(
+        command: &Command,
+        grants: &Grants,
+        memory: u64,
+        filters: &[Vec<seccompiler::sock_filter>],
+    ) -> io::Result<Self> {
+        let missing = || io::Error::new(io::ErrorKind::NotFound, "bubblewrap is not installed");
+        let program = bwrap::program().ok_or_else(missing)?;
+        let (info, hold, block) = (pipe()?, pipe()?, pipe()?);
+        let (seccomp, program_in) = pipe()?;
+        let mut bytes = Vec::new();
+        for step in filters.iter().flatten() {
+            bytes.extend_from_slice(&step.code.to_ne_bytes());
+            bytes.extend_from_slice(&[step.jt, step.jf]);
+            bytes.extend_from_slice(&step.k.to_ne_bytes());
+        }
+        // A program has at most 4096 steps of 8 bytes, and a pipe holds them.
+        io::Write::write_all(&mut File::from(program_in), &bytes)?;
+        let given = bwrap::Descriptors {
+            info: info.1.as_raw_fd(),
+            hold: hold.0.as_raw_fd(),
+            block: block.0.as_raw_fd(),
+            seccomp: seccomp.as_raw_fd(),
+        };
+        let words = bwrap::arguments(program, grants, &command.cwd, memory, given);
+        Ok(Self { words, info, hold, block, seccomp })
+    }
+
+    fn descriptors(&self) -> [RawFd; 7] {
+        let Self { info, hold, block, seccomp, .. } = self;
+        [&info.0, &info.1, &hold.0, &hold.1, &block.0, &block.1, seccomp].map(AsRawFd::as_raw_fd)
+    }
+
+    fn plan(&self) -> Wrapped {
+        let [info, info_in, hold, hold_in, block, block_in, seccomp] = self.descriptors();
+        let inherit = [info_in, hold, block, seccomp];
+        Wrapped { inherit, info, hold: [hold, hold_in], block: [block, block_in] }
+    }
+}
+
+/// The user is root in the user namespace, and nobody else exists there.
+fn root_maps() -> [CString; 2] {
+    // SAFETY: both only return numbers.
+    let ids = unsafe { [libc::geteuid(), libc::getegid()] };
+    ids.map(|id| CString::new(format!("0 {id} 1")).expect("digits and spaces have no NUL byte"))
 }
 
 /// The user and the group stay what they are; no other exists in the user namespace.

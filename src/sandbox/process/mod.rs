@@ -26,12 +26,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use super::capture::Capture;
+use super::disk::DiskWatch;
 use super::{Captured, Command, Ended, Exit, INTERRUPT_GRACE, SandboxError, TERM_GRACE};
 
 /// How often the interrupt flag is looked at.
 const TICK: Duration = Duration::from_millis(50);
 /// How long a tree that was sent SIGKILL may take to go. Longer means a process in an uninterruptible sleep, or a lost supervisor.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// Where the proxy of a command with an allow-list listens, on the command's own loopback.
+#[cfg(target_os = "linux")]
+pub(super) const GATE_PORT: u16 = 3128;
 
 /// How much is read at a time: little at first, more for who prints much.
 const FIRST_READ: usize = 4 << 10;
@@ -101,6 +106,7 @@ fn pump(
     started: Instant,
     tree: &mut impl Tree,
     streams: Streams,
+    disk: &mut DiskWatch,
     interrupt: &AtomicBool,
 ) -> Result<Seen, SandboxError> {
     let Streams { mut stdin, stdout, stderr } = streams;
@@ -117,6 +123,8 @@ fn pump(
     let mut phase = Phase::Running;
     let mut ended = Ended::Itself;
     let mut exit: Option<(Exit, Duration)> = None;
+    // When it last printed something, and how much it had printed then.
+    let mut heard = (started, 0_u64);
     let _sigpipe = SigpipeBlocked::new();
     if input.is_empty() {
         stdin = None;
@@ -125,14 +133,22 @@ fn pump(
     let survivors = loop {
         // Orders first: a tree that prints without end must not keep us from them.
         let now = Instant::now();
+        if printed > heard.1 {
+            heard = (now, printed);
+        }
+        let silent_at = command.idle.and_then(|idle| heard.0.checked_add(idle));
         match phase {
             Phase::Running if exit.is_none() => {
                 let stop = if interrupt.load(Ordering::SeqCst) {
                     Some((Ended::Interrupted, INTERRUPT_GRACE))
                 } else if printed > command.max_output {
                     Some((Ended::OutputLimit, Duration::ZERO))
+                } else if disk.is_over() {
+                    Some((Ended::DiskLimit, Duration::ZERO))
                 } else if deadline.is_some_and(|deadline| now >= deadline) {
                     Some((Ended::TimedOut, TERM_GRACE))
+                } else if silent_at.is_some_and(|silent| now >= silent) {
+                    Some((Ended::Idle, TERM_GRACE))
                 } else {
                     None
                 };
@@ -156,7 +172,7 @@ fn pump(
         }
 
         let next = match phase {
-            Phase::Running if exit.is_none() => deadline,
+            Phase::Running if exit.is_none() => [deadline, silent_at].into_iter().flatten().min(),
             Phase::Running => None,
             Phase::Terminating(until) | Phase::Killing(until) => Some(until),
         };
@@ -224,6 +240,9 @@ fn pump(
     if ended == Ended::Itself && printed > command.max_output {
         ended = Ended::OutputLimit;
     }
+    if ended == Ended::Itself && disk.ended_over() {
+        ended = Ended::DiskLimit;
+    }
     let Some((exit, duration)) = exit else { return Err(SandboxError::SupervisorLost) };
     let [stdout, stderr] = captured;
     Ok(Seen { exit, ended, duration, stdout, stderr, survivors })
@@ -249,12 +268,12 @@ fn would_wait(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted)
 }
 
-fn poll_for(fd: RawFd, events: libc::c_short) -> libc::pollfd {
+pub(super) fn poll_for(fd: RawFd, events: libc::c_short) -> libc::pollfd {
     libc::pollfd { fd, events, revents: 0 }
 }
 
 /// Waits for one of them, rounded up to whole milliseconds. A signal ends the wait early.
-fn poll(fds: &mut [libc::pollfd], wait: Duration) -> io::Result<()> {
+pub(super) fn poll(fds: &mut [libc::pollfd], wait: Duration) -> io::Result<()> {
     let millis = i32::try_from(wait.as_nanos().div_ceil(1_000_000)).unwrap_or(i32::MAX);
     // SAFETY: the pointer and the length are those of one slice.
     let rc = unsafe { libc::poll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, millis) };

@@ -5,17 +5,20 @@
 //! looks escapes. The receipt says `process-group`.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 use libc::{c_int, pid_t};
 
+use super::super::disk::DiskWatch;
+use super::super::profile;
 use super::super::{
     Adapter, Command, Enforcement, Network, NetworkEnforced, Outcome, Policy, ProcessTree, SETTLE,
     SandboxError, UnixSockets,
@@ -29,13 +32,27 @@ pub(in super::super) fn run(
     interrupt: &AtomicBool,
 ) -> Result<Outcome, SandboxError> {
     let adapter = policy.adapter;
-    if adapter != Adapter::None || policy.network != Network::Host {
-        let why = "this system has no means to keep a command from the network".into();
-        return Err(SandboxError::AdapterUnavailable { adapter, why });
+    let unavailable = |why: &str| SandboxError::AdapterUnavailable { adapter, why: why.to_owned() };
+    let confined = adapter == Adapter::SandboxExec;
+    match (adapter, policy.network) {
+        (Adapter::SandboxExec, Network::None | Network::Host) | (Adapter::None, Network::Host) => {}
+        (_, Network::Allow) => {
+            return Err(unavailable("this system has no means to hold a command to a list of hosts"));
+        }
+        (Adapter::None, _) => {
+            return Err(unavailable("this system has no means to keep a command from the network"));
+        }
+        _ => return Err(unavailable("it is none of this system")),
     }
+    let wrapped = if confined { Some(under_profile(command, file, policy)?) } else { None };
+    let (run, program) = match &wrapped {
+        Some(wrapped) => (wrapped, Path::new(profile::PROGRAM)),
+        None => (command, file),
+    };
     let started = Instant::now();
-    let (mut tree, streams) = start(command, file)?;
-    let seen = pump(command, started, &mut tree, streams, interrupt)?;
+    let (mut tree, streams) = start(run, program, policy.disk)?;
+    let mut disk = DiskWatch::start(policy.disk, &policy.writable);
+    let seen = pump(command, started, &mut tree, streams, &mut disk, interrupt)?;
     Ok(Outcome {
         exit: seen.exit,
         ended: seen.ended,
@@ -43,12 +60,19 @@ pub(in super::super) fn run(
         stdout: seen.stdout,
         stderr: seen.stderr,
         survivors: seen.survivors,
+        egress: None,
         enforced: Enforcement {
             adapter,
-            filesystem: false,
+            filesystem: confined,
             private_root: false,
-            network: NetworkEnforced::Host,
-            unix_sockets: UnixSockets::Host,
+            network: match policy.network {
+                Network::Host => NetworkEnforced::Host,
+                _ => NetworkEnforced::NoneProfile,
+            },
+            unix_sockets: match policy.network {
+                Network::Host => UnixSockets::Host,
+                _ => UnixSockets::Closed,
+            },
             capabilities_dropped: false,
             process_tree: ProcessTree::ProcessGroup,
             landlock_abi: None,
@@ -56,7 +80,31 @@ pub(in super::super) fn run(
     })
 }
 
-fn start(command: &Command, file: &Path) -> Result<(GroupTree, Streams), SandboxError> {
+/// The command as `sandbox-exec` is told to run it.
+fn under_profile(command: &Command, file: &Path, policy: &Policy) -> Result<Command, SandboxError> {
+    let real = |path: &PathBuf| {
+        path.canonicalize().map_err(|source| SandboxError::Path { path: path.clone(), source })
+    };
+    let writable = policy.writable.iter().map(real).collect::<Result<Vec<_>, _>>()?;
+    // What may be read and is not there is not granted.
+    let readable: Vec<PathBuf> = policy.readable.iter().filter_map(|path| path.canonicalize().ok()).collect();
+    let text = profile::profile(&writable, &readable, policy.network).ok_or_else(|| SandboxError::Path {
+        path: command.cwd.clone(),
+        source: io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "a profile cannot name this path, or one beside it",
+        ),
+    })?;
+    let mut argv: Vec<OsString> = vec![profile::PROGRAM.into(), "-p".into(), text.into(), file.into()];
+    argv.extend(command.argv.iter().skip(1).cloned());
+    Ok(Command { argv, ..command.clone() })
+}
+
+fn start(
+    command: &Command,
+    file: &Path,
+    file_size: Option<u64>,
+) -> Result<(GroupTree, Streams), SandboxError> {
     let setup = |source| SandboxError::Setup { stage: "pipes", source };
     if !command.cwd.is_dir() {
         let source = command.cwd.read_dir().err().unwrap_or_else(|| io::ErrorKind::NotADirectory.into());
@@ -84,13 +132,19 @@ fn start(command: &Command, file: &Path) -> Result<(GroupTree, Streams), Sandbox
     child.stdin(stdin).stdout(out).stderr(err);
     // SAFETY: only system calls that are safe after a fork; nothing is allocated.
     unsafe {
-        child.pre_exec(|| {
+        child.pre_exec(move || {
             for signal in 1..32 {
                 libc::signal(signal, libc::SIG_DFL);
             }
             libc::umask(0o022);
             let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             libc::setrlimit(libc::RLIMIT_CORE, &raw const no_core);
+            if let Some(most) = file_size {
+                let most = libc::rlimit { rlim_cur: most, rlim_max: most };
+                if libc::setrlimit(libc::RLIMIT_FSIZE, &raw const most) != 0 {
+                    return Err(io::Error::last_os_error());
+                }
+            }
             if libc::setsid() < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
         });
     }

@@ -16,7 +16,10 @@ use seccompiler::sock_filter;
 
 use super::super::root::RootPlan;
 use super::super::{landlock, seccomp};
-use super::layers::{ONE, ZERO, drop_capabilities, enter_root, errno, loopback_up, write_file};
+use super::layers::{
+    ONE, ZERO, drop_capabilities, enter_root, errno, keep_capabilities_once, loopback_up, own_processes,
+    send_listener, write_file,
+};
 
 /// Runner to supervisor: SIGTERM to the tree.
 pub(super) const TERM: u8 = b'T';
@@ -104,12 +107,14 @@ stages! {
     Landlock = "landlock";
     Seccomp = "seccomp";
     Exec = "exec";
+    Bwrap = "bwrap";
+    Gate = "gate of the network";
 }
 
 impl Stage {
     /// Whether a failure here means that this machine gives us no namespaces.
     pub(super) fn is_namespaces(self) -> bool {
-        matches!(self, Self::Clone | Self::UserMap | Self::Loopback | Self::Root)
+        matches!(self, Self::Clone | Self::UserMap | Self::Loopback | Self::Root | Self::Gate)
     }
 }
 
@@ -136,19 +141,38 @@ pub(super) struct Plan {
     /// `uid_map` and `gid_map`, in a new user namespace.
     pub maps: Option<[CString; 2]>,
     pub loopback: bool,
+    /// Our end of a pair of sockets: over it the runner gets the socket that listens in the command's network namespace.
+    pub gate: Option<c_int>,
     pub root: Option<RootPlan>,
     /// One slot for each mount of `root`.
     pub trees: Vec<c_int>,
     /// Whether the supervisor is process 1 of a PID namespace.
     pub pid_namespace: bool,
+    /// Where the program is bubblewrap, which builds the root and then becomes the command.
+    pub wrapped: Option<Wrapped>,
     pub drop_capabilities: bool,
     pub no_new_privs: bool,
+    /// The largest file that may be written, in bytes.
+    pub file_size: Option<u64>,
     pub ruleset: Option<c_int>,
     pub late_rules: Vec<(&'static CStr, u64)>,
     pub filters: Vec<Vec<sock_filter>>,
     /// The stack of the command between clone and exec.
     pub stack: Vec<MaybeUninit<u8>>,
     pub settle_ms: i32,
+}
+
+/// Descriptors that bubblewrap is given, and our ends of them.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Wrapped {
+    /// Kept open over the exec: they are bubblewrap's.
+    pub inherit: [c_int; 4],
+    /// It says here who the command is.
+    pub info: c_int,
+    /// It reads this before it mounts anything, to the end: both ends, as the one that it reads from also shows whether it does.
+    pub hold: [c_int; 2],
+    /// It waits here, with everything mounted, for a byte: both ends, as the one that it reads from also shows whether it did.
+    pub block: [c_int; 2],
 }
 
 fn check(ok: bool, stage: Stage) -> Result<(), Failure> {
@@ -163,7 +187,12 @@ pub(super) unsafe fn supervise(plan: &mut Plan) -> ! {
     // SAFETY: as for this function; each call below upholds its own contract by the plan's invariants.
     unsafe {
         let report = plan.report;
-        let child = match prepare(plan).and_then(|()| launch(plan)) {
+        let started = prepare(plan).and_then(|()| launch(plan));
+        let started = started.and_then(|child| match &plan.wrapped {
+            Some(wrapped) => adopt(wrapped, child),
+            None => Ok(child),
+        });
+        let child = match started {
             Ok(child) => child,
             Err(failure) => {
                 send(report, Report::Failed { stage: failure.stage, errno: failure.errno });
@@ -216,11 +245,18 @@ unsafe fn prepare(plan: &mut Plan) -> Result<(), Failure> {
         if plan.loopback {
             check(loopback_up(), Stage::Loopback)?;
         }
+        if let Some(gate) = plan.gate {
+            check(send_listener(gate, super::GATE_PORT), Stage::Gate)?;
+            libc::close(gate);
+        }
         libc::umask(0);
         if let Some(root) = &plan.root {
             check(enter_root(root, &mut plan.trees), Stage::Root)?;
         }
         libc::umask(0o022);
+        if plan.wrapped.is_some() {
+            check(own_processes(), Stage::Root)?;
+        }
         if !plan.pid_namespace {
             check(libc::prctl(libc::PR_SET_CHILD_SUBREAPER, ONE, ZERO, ZERO, ZERO) == 0, Stage::Reaper)?;
         }
@@ -283,6 +319,16 @@ unsafe fn become_command(plan: &mut Plan, supervisor: pid_t) -> Failure {
             check(libc::chdir(plan.cwd.as_ptr()) == 0, Stage::Cwd)?;
             let no_core = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
             libc::setrlimit(libc::RLIMIT_CORE, &raw const no_core);
+            if let Some(most) = plan.file_size {
+                let most = libc::rlimit { rlim_cur: most, rlim_max: most };
+                check(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const most) == 0, Stage::Session)?;
+            }
+            if let Some(wrapped) = &plan.wrapped {
+                for fd in wrapped.inherit {
+                    check(libc::fcntl(fd, libc::F_SETFD, 0) == 0, Stage::Streams)?;
+                }
+                keep_capabilities_once();
+            }
             if plan.drop_capabilities {
                 check(drop_capabilities(), Stage::Capabilities)?;
             }
@@ -313,6 +359,78 @@ unsafe fn become_command(plan: &mut Plan, supervisor: pid_t) -> Failure {
         libc::execve(plan.program.as_ptr(), plan.argv.as_ptr(), plan.envp.as_ptr());
         Failure { stage: Stage::Exec, errno: errno() }
     }
+}
+
+/// Takes the command over from bubblewrap: it has forked once, and the first of the two only waits and would hide how the command
+/// ends. Without it the command is a child of the supervisor like any other. Comes back once everything is mounted.
+unsafe fn adopt(wrapped: &Wrapped, first: pid_t) -> Result<pid_t, Failure> {
+    let failed = Failure { stage: Stage::Bwrap, errno: 0 };
+    let mut text = [0_u8; 512];
+    let mut length = 0;
+    // SAFETY: system calls with local buffers and the plan's descriptors.
+    unsafe {
+        let [held, holding] = wrapped.hold;
+        let [read, write] = wrapped.block;
+        // Whoever waits for the end of this pipe must not wait for us.
+        for fd in wrapped.inherit.into_iter().filter(|fd| *fd != read && *fd != held) {
+            libc::close(fd);
+        }
+        while length < text.len() && !text[..length].contains(&b'}') {
+            let got = libc::read(wrapped.info, text[length..].as_mut_ptr().cast(), text.len() - length);
+            if got <= 0 {
+                break;
+            }
+            length += got.cast_unsigned();
+        }
+        libc::close(wrapped.info);
+        let command = number_in(&text[..length]).ok_or(failed)?;
+        // It is there once the first has let it go on, and has nothing more to do but wait. It comes no further while we hold the pipe.
+        libc::write(holding, c"x".as_ptr().cast(), 1);
+        if !is_taken(held, first) {
+            return Err(failed);
+        }
+        libc::kill(first, libc::SIGKILL);
+        libc::waitpid(first, ptr::null_mut(), libc::__WALL);
+        libc::close(held);
+        libc::close(holding);
+        libc::write(write, c"x".as_ptr().cast(), 1);
+        if !is_taken(read, command) {
+            return Err(failed);
+        }
+        libc::close(read);
+        libc::close(write);
+        Ok(command)
+    }
+}
+
+/// Waits until what was written into a pipe has been read. False if our child `reader` ends first.
+unsafe fn is_taken(pipe: c_int, reader: pid_t) -> bool {
+    // SAFETY: system calls with local buffers.
+    unsafe {
+        loop {
+            let mut left: c_int = 0;
+            if libc::ioctl(pipe, libc::FIONREAD as _, &raw mut left) == 0 && left == 0 {
+                return true;
+            }
+            let mut seen: libc::siginfo_t = std::mem::zeroed();
+            let options = libc::WEXITED | libc::WNOHANG | libc::WNOWAIT;
+            let rc = libc::waitid(libc::P_PID, reader.cast_unsigned(), &raw mut seen, options);
+            if rc != 0 || seen.si_signo != 0 {
+                return false;
+            }
+            let pause = libc::timespec { tv_sec: 0, tv_nsec: 100_000 };
+            libc::nanosleep(&raw const pause, ptr::null_mut());
+        }
+    }
+}
+
+/// The first number in a text.
+fn number_in(text: &[u8]) -> Option<pid_t> {
+    let start = text.iter().position(u8::is_ascii_digit)?;
+    let digits = text[start..].iter().take_while(|byte| byte.is_ascii_digit());
+    digits
+        .take(10)
+        .try_fold(0, |number: pid_t, byte| number.checked_mul(10)?.checked_add(pid_t::from(byte - b'0')))
 }
 
 /// Puts the supervisor's process id where the filter has a place for it.
@@ -472,5 +590,13 @@ mod tests {
             assert_eq!(Report::decode(report.encode()), Some(report));
         }
         assert_eq!(Report::decode([0xff; REPORT]), None);
+    }
+
+    #[test]
+    fn the_number_of_a_process_is_read_from_what_bubblewrap_says() {
+        assert_eq!(number_in(b"{\n    \"child-pid\": 4711\n}\n"), Some(4711));
+        for none in [&b""[..], b"{}", b"99999999999999"] {
+            assert_eq!(number_in(none), None);
+        }
     }
 }

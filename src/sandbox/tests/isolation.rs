@@ -161,7 +161,7 @@ fn field_report_1_37_no_network_means_none() {
         match looped.enforced.network {
             NetworkEnforced::NoneNamespace => assert_eq!(looped.stdout.whole.unwrap(), b"loop\n"),
             NetworkEnforced::NoneSeccomp => assert_eq!(looped.exit, Exit::Code(1)),
-            NetworkEnforced::Host => panic!("{bench}"),
+            other => panic!("{bench}: {other:?}"),
         }
     }
     for bench in Bench::all(Network::Host) {

@@ -21,8 +21,7 @@ impl Bench {
         // Not in /tmp, which a private root has of its own.
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         std::fs::create_dir_all(dir.path().join("work")).unwrap();
-        let policy =
-            Policy { adapter, network, writable: vec![dir.path().join("work")], readable: Vec::new() };
+        let policy = Policy { writable: vec![dir.path().join("work")], ..Policy::new(adapter, network) };
         Self { dir, policy, namespaces, abi: landlock::abi() }
     }
 
@@ -42,11 +41,14 @@ impl Bench {
                 }
             }
         }
+        if has_bwrap() {
+            all.push(Self::new(Adapter::Bwrap, network, true));
+        }
         all
     }
 
     fn isolated(network: Network) -> Vec<Self> {
-        Self::all(network).into_iter().filter(|bench| bench.policy.adapter == Adapter::Landlock).collect()
+        Self::all(network).into_iter().filter(|bench| bench.policy.adapter != Adapter::None).collect()
     }
 
     fn work(&self) -> PathBuf {
@@ -91,6 +93,18 @@ impl fmt::Display for Bench {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { policy, namespaces, abi, .. } = self;
         write!(f, "{}, {:?}, namespaces: {namespaces}, ABI {abi}", policy.adapter, policy.network)
+    }
+}
+
+/// Whether bubblewrap works here. Where everything is to be tested, it must.
+fn has_bwrap() -> bool {
+    match available(Adapter::Bwrap) {
+        Ok(()) => true,
+        Err(why) => {
+            assert!(std::env::var_os("GIT_LOOP_CI").is_none_or(|value| value != "1"), "bwrap: {why}");
+            println!("without bwrap: {why}");
+            false
+        }
     }
 }
 
