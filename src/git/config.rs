@@ -284,6 +284,11 @@ impl Config {
         self.get_path("loop.worktreeDir")
     }
 
+    /// `loop.fsync`: whether a decision is on the disk before it is announced. On unless it is turned off.
+    pub fn loop_fsync(&self) -> Result<bool, ConfigError> {
+        Ok(self.get_bool("loop.fsync")?.unwrap_or(true))
+    }
+
     /// `loop.minSandbox`: the weakest sandbox adapter under which this machine runs what a contract says. Only the
     /// machine, the user and the command line count: a repository must not lower the bar.
     pub fn loop_min_sandbox(&self) -> Option<String> {

@@ -40,15 +40,20 @@ pub(super) fn path(objects: &Path, id: &oid) -> PathBuf {
 }
 
 /// Stores an object under its id, unless it is there. A loose one gets a new date, as git gives it, so that `git gc` does not take
-/// an old unreachable object while we are about to reach it. An empty file, which is what a loss of power leaves, counts as nothing.
+/// an old unreachable object while we are about to reach it. A loss of power leaves files that are empty, cut or full of zeroes:
+/// what does not read as the object counts as nothing, and is replaced.
 pub(crate) fn store(objects: &gix::OdbHandle, kind: Kind, bytes: &[u8], id: ObjectId) -> gix::Result<()> {
     let path = path(objects.store_ref().path(), &id);
     if objects.exists_without_refresh(&id) {
         match File::open(&path) {
             Ok(file) => {
                 let _ = file.set_modified(SystemTime::now());
-                if file.metadata().is_ok_and(|meta| meta.len() > 0) {
+                if is_whole(&file, kind, bytes) {
                     return Ok(());
+                }
+                // gix would take it for what it is named after.
+                if bytes.len() + FRAME > SMALL {
+                    std::fs::remove_file(&path).map_err(gix::Error::from_error)?;
                 }
             }
             Err(_) => return Ok(()),
@@ -58,6 +63,28 @@ pub(crate) fn store(objects: &gix::OdbHandle, kind: Kind, bytes: &[u8], id: Obje
         return write(&path, kind, bytes).map_err(gix::Error::from_error);
     }
     gix::objs::Write::write_buf_with_known_id(objects, kind, bytes, id).map(drop)
+}
+
+/// Whether an object's file holds it. Of a large one only that it has an end is looked at: it takes as long to read as to write.
+fn is_whole(file: &File, kind: Kind, bytes: &[u8]) -> bool {
+    let length = file.metadata().map_or(0, |meta| meta.len());
+    if length > LARGEST_FILE as u64 || bytes.len() as u64 > LARGEST_OBJECT {
+        return length > 0 && !ends_in_zeroes(file, length);
+    }
+    let mut out = Vec::new();
+    let read = file
+        .try_clone()
+        .ok()
+        .and_then(|file| READER.with_borrow_mut(|reader| reader.read_file(file, &mut out)));
+    read == Some(kind) && out == bytes
+}
+
+/// Whether the checksum at the end of a stream was never written.
+fn ends_in_zeroes(mut file: &File, length: u64) -> bool {
+    use std::io::{Seek, SeekFrom};
+    let mut end = [0; 8];
+    let start = length.saturating_sub(end.len() as u64);
+    file.seek(SeekFrom::Start(start)).and_then(|_| file.read_exact(&mut end)).is_err() || end == [0; 8]
 }
 
 /// Writes an object to `path`, which is `objects/xx/…`, in one go: a file of this name is always whole.
@@ -113,9 +140,10 @@ fn unused_name() -> String {
 /// Reads a small loose object into `out`. `None` says only that somebody else has to look for it. The content is not compared with
 /// the id.
 pub(crate) fn read(objects: &Path, id: &oid, out: &mut Vec<u8>) -> Option<Kind> {
-    thread_local!(static READER: RefCell<Reader> = RefCell::new(Reader::default()));
     READER.with_borrow_mut(|reader| reader.read(objects, id, out))
 }
+
+thread_local!(static READER: RefCell<Reader> = RefCell::new(Reader::default()));
 
 /// What is used again from one object to the next.
 #[derive(Default)]
@@ -135,6 +163,10 @@ impl Reader {
             self.skip = SKIPPED;
             return None;
         };
+        self.read_file(file, out)
+    }
+
+    fn read_file(&mut self, file: File, out: &mut Vec<u8>) -> Option<Kind> {
         let length = self.fill(file).ok()??;
         let input = &self.file[..length];
         let size = match stored(input) {

@@ -317,9 +317,16 @@ impl Trees for gix::Repository {
 
     fn write_tree(&self, data: &[u8]) -> Result<ObjectId, TreeError> {
         use gix::objs::Write as _;
-        self.objects
-            .write_buf(gix::objs::Kind::Tree, data)
-            .map_err(|error| TreeError::Unwritable { why: error.to_string() })
+        let unwritable = |error: gix::Error| TreeError::Unwritable { why: error.to_string() };
+        let kind = gix::objs::Kind::Tree;
+        let id = gix::objs::compute_hash(self.object_hash(), kind, data).map_err(unwritable)?;
+        if self.objects.exists_without_refresh(&id) {
+            // gix would write it anew, and a loss of power might then take it from whoever had it.
+            crate::git::loose::store(&self.objects, kind, data, id).map_err(unwritable)?;
+            return Ok(id);
+        }
+        // Perhaps only in memory: that is up to whoever made this handle.
+        self.objects.write_buf(kind, data).map_err(unwritable)
     }
 }
 

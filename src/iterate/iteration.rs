@@ -6,6 +6,7 @@ use super::commands::{CheckRuns, WorkerRun};
 use super::context::{self, Material};
 use super::session::{Session, halt_body, verified_tip};
 use super::tamper;
+use crate::crash;
 use crate::decide;
 use crate::error::{Kind, Result, ResultExt};
 use crate::git::{Durability, Expect};
@@ -158,6 +159,7 @@ impl Session<'_> {
             worktree::checkout(repo.gix(), base_tree, linked.path(), worktree::CheckoutOptions::default())?;
         self.open_history(&linked, draft.base, &manifest)?;
         self.copy_warm(linked.path())?;
+        crash::point("worktree:filled");
 
         // Where the repository is not even there for the worker, what changes in it is somebody else's doing.
         let private = crate::sandbox::has_private_root(self.adapter);
@@ -216,10 +218,18 @@ impl Session<'_> {
 
     /// Makes the candidate of `tree`, moves `head` to it and looks at what it changed.
     pub(super) fn take_candidate(&self, draft: &mut Draft, tree: Oid) -> Result<()> {
+        let unreadable = || format!("green {} cannot be read", draft.base);
+        let base_tree = self.repo.commit_tree(draft.base.0).or_workspace(unreadable)?;
+        self.repo
+            .remember_tree(tree.0, Some(base_tree))
+            .or_workspace(|| format!("the tree {tree} of the candidate cannot be read"))?;
+        crash::point("candidate:snapshot");
         let candidate = self.make_candidate(draft, tree)?;
+        crash::point("candidate:made");
         draft.candidate = Some(candidate);
         draft.candidate_tree = Some(tree);
         self.move_head(candidate, draft.base)?;
+        crash::point("head:moved");
         let judged = judge_tree(self.repo, &self.guards, draft.base, tree)
             .or_internal(|| format!("candidate {candidate} cannot be judged"))?;
         draft.guards = guards_receipt(&judged, &draft.guards.tampered, &draft.guards.left_out);
@@ -249,6 +259,7 @@ impl Session<'_> {
         draft.check = Some(observed.receipt);
         draft.facts.check = Some(observed.evidence);
         draft.evidence.extend(run.into_evidence(observed.tests_json));
+        crash::point("check:judged");
         Ok(())
     }
 
@@ -384,6 +395,7 @@ impl Session<'_> {
                 self.repo.read_ref(notes.as_ref()).or_workspace(|| format!("{notes} cannot be read"))?;
             let who = crate::git::signature(now);
             let to = self.repo.append_note_line(before, candidate.0, &line, &who, Durability::Fast)?;
+            crash::point("note:written");
             let expect = before.map_or(Expect::Absent, Expect::Exactly);
             moves.push(Move { name: notes, expect, to: Oid(to) });
         }

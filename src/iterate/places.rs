@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::canonical;
 use crate::contract::Contract;
+use crate::crash;
 use crate::error::{Error, Result, ResultExt};
 use crate::git::LoopId;
 use crate::git::Repo;
@@ -71,6 +72,7 @@ impl Places {
     pub fn scratch(&self, name: &str) -> Result<Scratch> {
         let root = self.worktrees.join(format!("{name}{SCRATCH}"));
         make_private(&root)?;
+        crash::point("scratch:made");
         Ok(Scratch { root })
     }
 }

@@ -35,6 +35,7 @@ pub use error::WorktreeError;
 pub use ignore::BaseIgnores;
 pub use index::write_index;
 pub use manifest::{MAX_DEPTH, MAX_ENTRIES, Manifest};
+pub(crate) use owner::{has_ended, process_space};
 pub use reclaim::{Reclaimed, reclaim};
 pub use registration::{LinkedWorktree, NAME_PREFIX, worktree_folder, worktree_name};
 pub use remove::remove_all;

@@ -115,6 +115,16 @@ impl Owner {
     }
 }
 
+/// The namespace that the ids of processes here belong to; empty where there is one only.
+pub(crate) fn process_space() -> String {
+    Owner::me().space
+}
+
+/// Whether the process `pid` of this machine and namespace has ended: it is not there, or only not waited for.
+pub(crate) fn has_ended(pid: u32) -> bool {
+    is_zombie(pid) || !sys::process_exists(pid)
+}
+
 fn host() -> String {
     sys::host_name().split_ascii_whitespace().collect()
 }

@@ -27,6 +27,7 @@ use std::time::{Duration, Instant};
 
 use super::capture::Capture;
 use super::{Captured, Command, Ended, Exit, INTERRUPT_GRACE, SandboxError, TERM_GRACE};
+use crate::crash;
 
 /// How often the interrupt flag is looked at.
 const TICK: Duration = Duration::from_millis(50);
@@ -103,6 +104,7 @@ fn pump(
     streams: Streams,
     interrupt: &AtomicBool,
 ) -> Result<Seen, SandboxError> {
+    crash::point("command:running");
     let Streams { mut stdin, stdout, stderr } = streams;
     let mut input = command.stdin.as_slice();
     let mut readers = [
@@ -207,6 +209,7 @@ fn pump(
         }
     };
 
+    crash::point("command:ended");
     // What is in the pipes now is all there will be. Should anybody hold a pipe that we could not end, it is not waited for.
     for (at, reader) in readers.iter_mut().enumerate() {
         if let Some((mut file, mut capture)) = reader.take() {
