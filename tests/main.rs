@@ -9,6 +9,7 @@ mod docs;
 mod explain;
 
 mod demo;
+mod faults;
 mod findings;
 mod formats;
 mod gate;

@@ -138,6 +138,15 @@ impl LoopLock {
         Ok(Self { _file: file, path })
     }
 
+    /// Takes the lock of a loop to tidy up, for a moment and without a word in the file: a runner that comes meanwhile finds who was
+    /// there last, sees that they have ended, and waits. `None` if somebody has it.
+    pub fn borrow(common_dir: &Path, id: &LoopId) -> Result<Option<Self>, LockError> {
+        let path = common_dir.join(LOOPS_DIR).join(id.as_str()).join("run.lock");
+        let io_error = |source| LockError::Io { path: path.clone(), source };
+        let file = open(&path).map_err(io_error)?;
+        Ok(try_lock(&file).map_err(io_error)?.then_some(Self { _file: file, path }))
+    }
+
     /// Who has the lock of a loop now; none if nobody runs it.
     pub fn holder(common_dir: &Path, id: &LoopId) -> Result<Option<Holder>, LockError> {
         let path = common_dir.join(LOOPS_DIR).join(id.as_str()).join("run.lock");

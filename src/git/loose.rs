@@ -10,7 +10,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 use gix::ObjectId;
 use gix::hash::oid;
@@ -21,6 +21,8 @@ use gix::zlib::{Inflate, Status};
 const SMALL: usize = 8192;
 /// More than the header, the frame of one stored block and the checksum take.
 const FRAME: usize = 48;
+/// How often something is tried again that git has taken away meanwhile.
+const TRIES: usize = 8;
 /// The largest file that is read here.
 const LARGEST_FILE: usize = 64 << 10;
 /// The largest object that is read here.
@@ -39,30 +41,36 @@ pub(super) fn path(objects: &Path, id: &oid) -> PathBuf {
     path
 }
 
-/// Stores an object under its id, unless it is there. A loose one gets a new date, as git gives it, so that `git gc` does not take
-/// an old unreachable object while we are about to reach it. A loss of power leaves files that are empty, cut or full of zeroes:
-/// what does not read as the object counts as nothing, and is replaced.
+/// Stores an object under its id as a loose one, unless it is there as such.
+///
+/// Until a ref reaches it, `git gc --prune=now` may be about to remove it: git spares what is younger than the moment at which it
+/// began, to the second, but not what is as old, and nothing that is only in a pack. So an object gets a date that is ahead of any
+/// such moment, and one that is packed is written once more; git packs it again as soon as it is reached.
+///
+/// A loss of power leaves files that are empty, cut or full of zeroes: what does not read as the object is replaced.
 pub(crate) fn store(objects: &gix::OdbHandle, kind: Kind, bytes: &[u8], id: ObjectId) -> gix::Result<()> {
     let path = path(objects.store_ref().path(), &id);
-    if objects.exists_without_refresh(&id) {
-        match File::open(&path) {
-            Ok(file) => {
-                let _ = file.set_modified(SystemTime::now());
-                if is_whole(&file, kind, bytes) {
-                    return Ok(());
-                }
-                // gix would take it for what it is named after.
-                if bytes.len() + FRAME > SMALL {
-                    std::fs::remove_file(&path).map_err(gix::Error::from_error)?;
-                }
-            }
-            Err(_) => return Ok(()),
+    if let Ok(file) = File::open(&path) {
+        if is_whole(&file, kind, bytes) {
+            let _ = file.set_modified(ahead());
+            return Ok(());
+        }
+        // gix would take it for what it is named after.
+        if bytes.len() + FRAME > SMALL {
+            std::fs::remove_file(&path).map_err(gix::Error::from_error)?;
         }
     }
     if bytes.len() + FRAME <= SMALL {
         return write(&path, kind, bytes).map_err(gix::Error::from_error);
     }
-    gix::objs::Write::write_buf_with_known_id(objects, kind, bytes, id).map(drop)
+    gix::objs::Write::write_buf_with_known_id(objects, kind, bytes, id)?;
+    let _ = File::open(path).and_then(|file| file.set_modified(ahead()));
+    Ok(())
+}
+
+/// A date that no `git gc` which runs now has as its limit. Far enough for a process that is stopped for a while.
+fn ahead() -> SystemTime {
+    SystemTime::now() + Duration::from_secs(3600)
 }
 
 /// Whether an object's file holds it. Of a large one only that it has an end is looked at: it takes as long to read as to write.
@@ -95,21 +103,30 @@ fn write(path: &Path, kind: Kind, bytes: &[u8]) -> io::Result<()> {
     raw.extend_from_slice(bytes);
     let mut stream = Vec::with_capacity(raw.len() + FRAME);
     put_stored(&mut stream, &raw);
-    let (temporary, mut file) = create(folder)?;
-    let written = file.write_all(&stream).and_then(|()| {
-        drop(file);
-        std::fs::rename(&temporary, path)
-    });
-    if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
+    // `git prune` may take the temporary file in the moment before it has its date.
+    for attempt in 1.. {
+        let (temporary, mut file) = create(folder)?;
+        let _ = file.set_modified(ahead());
+        let written = file.write_all(&stream).and_then(|()| {
+            let _ = file.set_modified(ahead());
+            drop(file);
+            std::fs::rename(&temporary, path)
+        });
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && attempt < TRIES => {}
+            Err(error) => {
+                let _ = std::fs::remove_file(&temporary);
+                return Err(error);
+            }
+            Ok(()) => break,
+        }
     }
-    written
+    Ok(())
 }
 
 /// Makes a new file in `folder`, and the folder if it is missing. git removes it when it packs the last object in it, at any time,
 /// hence more than once.
 fn create(folder: &Path) -> io::Result<(PathBuf, File)> {
-    const TRIES: usize = 8;
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -329,6 +346,59 @@ mod tests {
         assert_eq!(reader.skip, 0);
         assert_eq!(reader.read(&objects, &ObjectId::null(gix::hash::Kind::Sha1), &mut out), None);
         assert_eq!(reader.skip, SKIPPED, "what is not loose is packed, and so is what comes next");
+    }
+
+    /// Objects of a record that was about to be published were pruned, as they were written in the second in which gc began.
+    #[test]
+    fn what_is_not_reached_yet_survives_gc_packed_or_not() {
+        use crate::git::Durability;
+        use crate::git::testing::TestRepo;
+        let repo = TestRepo::new();
+        let open = repo.open();
+        let large = "large ".repeat(4000);
+        let write = |content: &str| open.write_raw(Kind::Blob, content.as_bytes(), Durability::Fast).unwrap();
+        let mut ids = vec![write("small"), write(&large)];
+        // One that nothing reaches any more and that is in a pack.
+        let packed = repo.git_with_input(["hash-object", "-w", "--stdin"], "packed");
+        repo.git(["update-ref", "refs/tags/keep", packed.trim()]);
+        repo.git(["repack", "-adq"]);
+        repo.git(["update-ref", "-d", "refs/tags/keep"]);
+        ids.push(write("packed"));
+        // One that is loose and old.
+        let old = repo.git_with_input(["hash-object", "-w", "--stdin"], "old");
+        let id = ObjectId::from_hex(old.trim().as_bytes()).unwrap();
+        let file = File::open(path(&open.common_dir().join("objects"), &id)).unwrap();
+        file.set_modified(SystemTime::UNIX_EPOCH).unwrap();
+        ids.push(write("old"));
+        for command in [&["gc", "-q", "--prune=now"][..], &["prune", "--expire=now"], &["repack", "-adq"]] {
+            repo.git(command.iter().copied());
+            for id in &ids {
+                assert!(repo.open().read_kind(*id, Kind::Blob).is_ok(), "{command:?} took {id}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_damaged_object_is_replaced() {
+        use crate::git::Durability;
+        use crate::git::testing::TestRepo;
+        let repo = TestRepo::new();
+        let open = repo.open();
+        for content in ["small".to_owned(), "0123456789".repeat(2000)] {
+            let id = open.write_raw(Kind::Blob, content.as_bytes(), Durability::Fast).unwrap();
+            let path = path(&open.common_dir().join("objects"), &id);
+            let length = std::fs::metadata(&path).unwrap().len();
+            for damaged in [0, length / 2, length] {
+                std::fs::remove_file(&path).unwrap();
+                std::fs::write(&path, vec![0; usize::try_from(damaged).unwrap()]).unwrap();
+                open.write_raw(Kind::Blob, content.as_bytes(), Durability::Fast).unwrap();
+                assert_eq!(
+                    open.read_kind(id, Kind::Blob).unwrap(),
+                    content.as_bytes(),
+                    "{damaged} of {length}"
+                );
+            }
+        }
     }
 
     #[test]

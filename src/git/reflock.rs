@@ -181,24 +181,54 @@ enum Judgement {
     Held(ForeignLock),
 }
 
+/// What there is at the path of a lock.
+enum Look {
+    Nothing,
+    Held(ForeignLock),
+    /// Its process is dead. The advisory lock on the file is ours, so that nobody else removes it at the same time.
+    LeftOver {
+        _file: File,
+        identity: (u64, u64),
+        token: Option<PathBuf>,
+    },
+}
+
 fn judge(tokens: &Path, lock: &Path) -> io::Result<Judgement> {
+    match look(tokens, lock)? {
+        Look::Nothing => Ok(Judgement::Free),
+        Look::Held(held) => Ok(Judgement::Held(held)),
+        Look::LeftOver { _file, identity, token } => {
+            // What is at the path may have changed since it was opened: whoever had the advisory lock before us may
+            // have removed it.
+            let now = std::fs::symlink_metadata(lock);
+            if now.is_ok_and(|now| self::identity(&now) == Some(identity)) {
+                std::fs::remove_file(lock)?;
+            }
+            if let Some(token) = token {
+                let _ = std::fs::remove_file(token);
+            }
+            Ok(Judgement::Free)
+        }
+    }
+}
+
+fn look(tokens: &Path, lock: &Path) -> io::Result<Look> {
     let file = match File::open(lock) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Judgement::Free),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Look::Nothing),
         Err(error) => return Err(error),
     };
     let meta = file.metadata()?;
     let age =
         meta.modified().ok().and_then(|at| SystemTime::now().duration_since(at).ok()).unwrap_or_default();
-    let held = |pid| Ok(Judgement::Held(ForeignLock { path: lock.to_owned(), age, pid }));
+    let held = |pid| Ok(Look::Held(ForeignLock { path: lock.to_owned(), age, pid }));
     let Some(identity) = identity(&meta) else {
         return held(None);
     };
     let Some(token) = find_token(tokens, identity)? else {
         // Not one that anybody here can have. Only the refs of loops are ours to say that of.
         if is_of_a_loop(lock) && meta.modified().is_ok_and(is_before_boot) {
-            std::fs::remove_file(lock)?;
-            return Ok(Judgement::Free);
+            return Ok(Look::LeftOver { _file: file, identity, token: None });
         }
         return held(None);
     };
@@ -206,17 +236,40 @@ fn judge(tokens: &Path, lock: &Path) -> io::Result<Judgement> {
     if !try_lock(&file)? {
         return held(pid);
     }
-    // Its process is dead, and as we have the advisory lock now nobody else removes it at the same time. What is at
-    // the path may have changed since it was opened: whoever had the advisory lock before us may have removed it.
-    let unchanged = match std::fs::symlink_metadata(lock) {
-        Ok(now) => self::identity(&now) == Some(identity),
-        Err(_) => false,
-    };
-    if unchanged {
-        std::fs::remove_file(lock)?;
+    Ok(Look::LeftOver { _file: file, identity, token: Some(token) })
+}
+
+/// The locks of refs of loops that dead processes left, removed unless this is only a look.
+pub(super) fn left_over(common_dir: &Path, dry_run: bool) -> io::Result<Vec<PathBuf>> {
+    let tokens = common_dir.join(LOOPS_DIR).join(".refs");
+    let mut found = Vec::new();
+    for lock in locks_of_loops(common_dir) {
+        if matches!(look(&tokens, &lock)?, Look::LeftOver { .. }) {
+            if !dry_run {
+                judge(&tokens, &lock)?;
+            }
+            found.push(lock);
+        }
     }
-    let _ = std::fs::remove_file(token);
-    Ok(Judgement::Free)
+    Ok(found)
+}
+
+/// The paths of all locks of refs of loops.
+fn locks_of_loops(common_dir: &Path) -> Vec<PathBuf> {
+    let mut folders = vec![common_dir.join("refs/loops"), common_dir.join("refs/notes/loops")];
+    let mut locks = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "lock") {
+                locks.push(path);
+            }
+        }
+    }
+    locks.sort_unstable();
+    locks
 }
 
 /// Whether it is the lock of a ref of a loop: no other ref is ever locked here, but the file with all packed ones is.
@@ -278,18 +331,8 @@ fn is_a_lock(common_dir: &Path, file: &File) -> bool {
     if link_count(&meta) == 1 {
         return false;
     }
-    let mut folders = vec![common_dir.join("refs/loops"), common_dir.join("refs/notes/loops")];
-    let mut locks = vec![lock_path(&common_dir.join("packed-refs"))];
-    while let Some(folder) = folders.pop() {
-        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let path = entry.path();
-            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                folders.push(path);
-            } else if path.extension().is_some_and(|end| end == "lock") {
-                locks.push(path);
-            }
-        }
-    }
+    let mut locks = locks_of_loops(common_dir);
+    locks.push(lock_path(&common_dir.join("packed-refs")));
     locks.iter().any(|lock| std::fs::symlink_metadata(lock).is_ok_and(|meta| identity(&meta) == Some(wanted)))
 }
 

@@ -18,7 +18,7 @@ use gix::bstr::{BString, ByteSlice};
 use gix::refs::{FullName, FullNameRef};
 
 use super::objects::Durability;
-use super::reflock::{AcquireError, FileLock, lock_path, sweep_tokens};
+use super::reflock::{AcquireError, FileLock, left_over, lock_path, sweep_tokens};
 use super::refs::{Loose, RefError, is_ours, native, remove_empty_parents};
 use super::{Repo, Signature};
 use crate::crash;
@@ -316,6 +316,12 @@ impl Repo {
             }
         }
         Ok(())
+    }
+
+    /// The locks of refs of loops that dead processes left; removed unless this is only a look.
+    pub fn left_over_locks(&self, dry_run: bool) -> Result<Vec<PathBuf>, RefError> {
+        left_over(self.common_dir(), dry_run)
+            .map_err(|source| RefError::Io { path: self.common_dir().join("refs/loops"), source })
     }
 
     /// Removes what crashed processes left in our part of the git folder. Worth doing once per run.

@@ -320,13 +320,16 @@ impl Trees for gix::Repository {
         let unwritable = |error: gix::Error| TreeError::Unwritable { why: error.to_string() };
         let kind = gix::objs::Kind::Tree;
         let id = gix::objs::compute_hash(self.object_hash(), kind, data).map_err(unwritable)?;
-        if self.objects.exists_without_refresh(&id) {
-            // gix would write it anew, and a loss of power might then take it from whoever had it.
-            crate::git::loose::store(&self.objects, kind, data, id).map_err(unwritable)?;
+        if !self.objects.exists_without_refresh(&id) {
+            self.objects.write_buf(kind, data).map_err(unwritable)?;
+        }
+        if self.objects.num_objects_in_memory() > 0 {
+            // Only there, as whoever made this handle wants it.
             return Ok(id);
         }
-        // Perhaps only in memory: that is up to whoever made this handle.
-        self.objects.write_buf(kind, data).map_err(unwritable)
+        // gix would write anew what is there, and a loss of power might then take it from whoever had it.
+        crate::git::loose::store(&self.objects, kind, data, id).map_err(unwritable)?;
+        Ok(id)
     }
 }
 

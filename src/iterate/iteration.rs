@@ -8,7 +8,7 @@ use super::session::{Session, halt_body, verified_tip};
 use super::tamper;
 use crate::crash;
 use crate::decide;
-use crate::error::{Kind, Result, ResultExt};
+use crate::error::{Error, Kind, Result, ResultExt};
 use crate::git::{Durability, Expect};
 use crate::ledger::append::{EvidenceFile, Move, Tip, draft, write_signed};
 use crate::ledger::observe::{Compared, observe};
@@ -306,9 +306,9 @@ impl Session<'_> {
             to: Some(candidate.0),
             message: "loop: candidate".to_owned(),
         };
-        self.repo
-            .move_refs(&[change], self.now())
-            .or_workspace(|| format!("{head} cannot be moved to the candidate"))
+        self.repo.move_refs(&[change], self.now()).map_err(|error| {
+            Error::from(error).while_doing(format!("{head} cannot be moved to the candidate"))
+        })
     }
 
     /// Turns the draft into one that is recorded as rejected because it was interrupted.
@@ -453,7 +453,7 @@ impl Session<'_> {
         };
         self.repo
             .move_refs(&[change], self.now())
-            .or_workspace(|| "the ledger could not be restored".to_owned())
+            .map_err(|error| Error::from(error).while_doing("the ledger could not be restored"))
     }
 
     /// Whether `tip` continues our ledger: ours is among its records.

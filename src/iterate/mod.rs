@@ -10,6 +10,7 @@
 //! | `baseline`, `iteration` | the check on the base; one iteration from checkpoint to record |
 //! | `commands` | the worker and the check as processes, and what they left |
 //! | `places`, `cleaner` | the folders of one environment, and their removal |
+//! | [`leftovers`] | what runners that have ended left on this machine |
 //! | [`context`] | what a worker is given to read |
 //! | [`tamper`] | what a worker must leave alone besides files |
 //! | [`outside`] | iterations whose worker, or also whose check, runs elsewhere |
@@ -23,6 +24,7 @@ mod commands;
 pub mod context;
 pub mod interrupt;
 mod iteration;
+pub mod leftovers;
 pub mod outside;
 mod places;
 pub mod preflight;
@@ -33,4 +35,5 @@ pub mod start;
 pub mod tamper;
 mod watch;
 
+pub use places::worktrees_of;
 pub use session::{RunEnd, Session, SessionOptions};

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use super::iteration::Draft;
 use super::session::Session;
 use crate::crash;
-use crate::error::{Result, ResultExt};
+use crate::error::{Error, Result, ResultExt};
 use crate::git::{Durability, Expect, RefChange};
 use crate::ledger::load::RecordCommit;
 use crate::ledger::record::{Body, Kind};
@@ -132,7 +132,9 @@ impl Session<'_> {
             to: Some(to),
             message: "loop: repair".to_owned(),
         };
-        self.repo.move_refs(&[change], self.now()).or_workspace(|| format!("{name} cannot be repaired"))?;
+        self.repo
+            .move_refs(&[change], self.now())
+            .map_err(|error| Error::from(error).while_doing(format!("{name} cannot be repaired")))?;
         let count = plural(lines.len() as u64, "receipt was", "receipts were");
         (self.say)(&format!("{}: {count} added to {name} from the ledger", self.id));
         Ok(())
@@ -160,7 +162,9 @@ impl Session<'_> {
             to: Some(green.0),
             message: "loop: repair".to_owned(),
         };
-        self.repo.move_refs(&[change], self.now()).or_workspace(|| format!("{head} cannot be repaired"))?;
+        self.repo
+            .move_refs(&[change], self.now())
+            .map_err(|error| Error::from(error).while_doing(format!("{head} cannot be repaired")))?;
         Ok(true)
     }
 

@@ -335,9 +335,10 @@ pub fn publish(
         message: why.to_owned(),
     }));
     crash::point("publish:before");
-    let published = repo
-        .move_refs(&changes, tip.at)
-        .or_workspace(|| format!("the records of loop `{}` could not be published", tip.contract.loop_id));
+    let published = repo.move_refs(&changes, tip.at).map_err(|error| {
+        let what = format!("the records of loop `{}` could not be published", tip.contract.loop_id);
+        Error::from(error).while_doing(what)
+    });
     crash::point("publish:after");
     published
 }

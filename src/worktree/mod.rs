@@ -30,6 +30,11 @@ mod sys;
 mod tests;
 pub mod warm;
 
+/// How many bytes can still be written to the file system of `path`; `None` where the system does not say.
+pub fn free_bytes(path: &std::path::Path) -> Option<u64> {
+    sys::free_bytes(path).ok()
+}
+
 pub use checkout::{CheckoutOptions, CheckoutStats, checkout};
 pub use error::WorktreeError;
 pub use ignore::BaseIgnores;

@@ -30,7 +30,8 @@ pub fn paid(env: &TestEnv) {
     env.write("check.sh", CHECK);
     env.commit("Begin");
     let script = env.script("worker.sh", PAID);
-    let toml = loop_toml(&script, "cost_usd = 2.0\n").replace("usage = \"none\"", "usage = \"json\"");
+    let toml = loop_toml(&script, "cost_usd = 2.0\n")
+        .replace("usage = \"none\"", "usage = \"json\"\nreserve_usd = 0.25");
     env.write("loop.toml", toml);
     fs::write(env.repo().join(".git/info/exclude"), "loop.toml\n").unwrap();
 }
