@@ -4,26 +4,38 @@
 //! barrier: first the files of all of them, then the folders that name them, then the refs and their folders. A file is
 //! handed to the disk before the first one is waited for, so that a journalling file system commits them together.
 //!
-//! With `loop.fsync = false` nothing is remembered and nothing is waited for: a killed process still loses nothing, a
-//! loss of power may.
+//! With `loop.fsync = false` nothing is waited for: a killed process still loses nothing, a loss of power may.
+//!
+//! `git gc --prune=now` removes whatever no ref reached when it began, however new it is; git says that this is for a repository in
+//! which nobody works. So what is about to be reached is held in memory as well, looked for again once the refs have moved, at the
+//! next transactions and when a command ends, and put back if it is gone.
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use gix::ObjectId;
 use gix::objs::tree::EntryKind;
 
+use super::loose;
 use super::objects::{Durability, ObjectError};
 use super::transaction::sync_folder;
 use super::tree::{MAX_DEPTH, TreeEntry, TreeError};
 use super::{Repo, RepoError};
 use crate::crash;
+use crate::host::host_name;
+use crate::worktree::has_ended;
 
 /// So many files are open at once while they are synced.
 const AT_ONCE: usize = 64;
+/// So many of the last objects are held, of at most so many bytes each.
+const HELD: usize = 128;
+const HELD_BYTES: u64 = 1 << 20;
+/// How long the end of a `git gc` is waited for.
+const GC_PATIENCE: Duration = Duration::from_secs(60);
 
 /// What is known of the objects that this process wrote.
 #[derive(Debug, Default)]
@@ -32,6 +44,10 @@ pub(super) struct Written {
     synced: HashSet<ObjectId>,
     /// Written, and perhaps only in memory yet.
     pending: Vec<ObjectId>,
+    /// Not ours, but about to be reached; a partial clone does not have all of them.
+    others: Vec<ObjectId>,
+    /// The files of objects that were just reached, or are about to be.
+    held: VecDeque<(ObjectId, Vec<u8>)>,
     /// The disk has refused once. It forgets what it could not write, and a second attempt would seem to succeed.
     failed: bool,
 }
@@ -55,15 +71,18 @@ impl Repo {
     }
 
     /// Remembers objects that were written, or found to be there already: whoever wrote them may not have waited.
-    pub fn remember_written(&self, ids: &[ObjectId]) {
-        if self.durability == Durability::Fsync {
-            self.written().pending.extend_from_slice(ids);
-        }
+    pub(super) fn remember_written(&self, ids: &[ObjectId]) {
+        self.written().pending.extend_from_slice(ids);
+    }
+
+    /// Remembers objects that others wrote, and that a ref is about to reach.
+    pub fn remember_others(&self, ids: &[ObjectId]) {
+        self.written().others.extend_from_slice(ids);
     }
 
     /// Remembers the trees and files of `tree` that are not in `known`. Submodules are other repositories.
     pub fn remember_tree(&self, tree: ObjectId, known: Option<ObjectId>) -> Result<(), TreeError> {
-        if self.durability != Durability::Fsync || known == Some(tree) {
+        if known == Some(tree) {
             return Ok(());
         }
         let mut ids = vec![tree];
@@ -90,24 +109,115 @@ impl Repo {
                 }
             }
         }
-        self.remember_written(&ids);
+        self.remember_others(&ids);
+        Ok(())
+    }
+
+    /// Holds the objects of `tree` from now on, so that they can be put back until a ref reaches them.
+    pub fn hold_tree(&self, tree: ObjectId) -> Result<(), TreeError> {
+        self.remember_tree(tree, None)?;
+        let ids = self.written().others.clone();
+        for id in ids {
+            // Whether it is there is asked by whoever needs it.
+            let _ = self.hold(&[id]);
+        }
         Ok(())
     }
 
     /// The barrier: everything that was remembered is on the disk when this returns.
     pub fn sync_written(&self) -> Result<(), ObjectError> {
         crash::point("objects:written");
-        let (pending, failed) = {
+        let (pending, others, failed) = {
             let mut written = self.written();
-            (std::mem::take(&mut written.pending), written.failed)
+            (std::mem::take(&mut written.pending), std::mem::take(&mut written.others), written.failed)
         };
         if failed {
             let source = io::Error::other("an earlier attempt failed, and what it did not write is lost");
             return Err(ObjectError::Sync { path: self.common_dir().join("objects"), source });
         }
-        self.sync_objects(&pending).inspect_err(|_| self.written().failed = true)?;
+        if self.durability == Durability::Fsync {
+            let all = [pending.as_slice(), others.as_slice()].concat();
+            self.sync_objects(&all).inspect_err(|error| {
+                self.written().failed = matches!(error, ObjectError::Sync { .. });
+            })?;
+        }
+        for id in others {
+            // Whether it is there is asked by whoever needs it.
+            let _ = self.hold(&[id]);
+        }
+        self.hold(&pending)?;
         crash::point("objects:synced");
         Ok(())
+    }
+
+    /// Holds the files of loose objects; an error if one of them is nowhere.
+    fn hold(&self, ids: &[ObjectId]) -> Result<(), ObjectError> {
+        for id in ids {
+            let path = self.loose_path(*id);
+            let read = File::open(path).and_then(|file| {
+                let mut raw = Vec::new();
+                let small = file.metadata()?.len() <= HELD_BYTES;
+                if small {
+                    (&file).read_to_end(&mut raw)?;
+                }
+                Ok(small.then_some(raw))
+            });
+            match read {
+                Ok(Some(raw)) => {
+                    let mut written = self.written();
+                    if written.held.len() >= HELD {
+                        written.held.pop_front();
+                    }
+                    written.held.push_back((*id, raw));
+                }
+                Ok(None) => {}
+                Err(_) if self.has_object(*id) => {}
+                Err(_) => return Err(self.missing(*id)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Puts back what is held and was removed by a `git gc` that began before a ref reached it. True if something was.
+    pub fn restore_lost(&self) -> Result<bool, ObjectError> {
+        let held = std::mem::take(&mut self.written().held);
+        let mut kept = VecDeque::with_capacity(held.len());
+        let mut lost = Vec::new();
+        for (id, raw) in held {
+            let path = self.loose_path(id);
+            if path.exists() {
+                kept.push_back((id, raw));
+            } else if !self.has_object(id) {
+                loose::put_back(&path, &raw).map_err(|source| ObjectError::Sync { path, source })?;
+                lost.push(id);
+                kept.push_back((id, raw));
+            }
+        }
+        let mut written = self.written();
+        written.synced.retain(|id| !lost.contains(id));
+        written.held = kept;
+        drop(written);
+        if self.durability == Durability::Fsync {
+            self.sync_objects(&lost)?;
+        }
+        Ok(!lost.is_empty())
+    }
+
+    /// Before a command ends: waits for a `git gc` that is at work, and puts back what it took.
+    pub fn settle(&self) -> Result<(), ObjectError> {
+        let begin = Instant::now();
+        while self.gc_is_at_work() && begin.elapsed() < GC_PATIENCE {
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        self.restore_lost().map(drop)
+    }
+
+    /// Whether a `git gc` of this machine runs here, by its own lock (`gc.pid`: process and machine).
+    fn gc_is_at_work(&self) -> bool {
+        let Ok(text) = std::fs::read_to_string(self.common_dir().join("gc.pid")) else { return false };
+        let mut words = text.split_whitespace();
+        let pid = words.next().and_then(|pid| pid.parse().ok());
+        words.next() == Some(&host_name()) && pid.is_some_and(|pid| !has_ended(pid))
     }
 
     /// Makes objects durable that were written with [`Durability::Fast`]. Packed ones are: git syncs packs.
@@ -119,6 +229,7 @@ impl Repo {
         wanted.sort_unstable();
         wanted.dedup();
         let mut folders = BTreeSet::new();
+        let mut there = Vec::with_capacity(wanted.len());
         for batch in wanted.chunks(AT_ONCE) {
             let mut files = Vec::with_capacity(batch.len());
             for id in batch {
@@ -126,6 +237,7 @@ impl Repo {
                 match File::open(&path) {
                     Ok(file) => {
                         begin_writing(&file);
+                        there.push(*id);
                         files.push((path, file));
                     }
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -143,7 +255,7 @@ impl Repo {
         for path in folders {
             sync_folder(&path).map_err(|source| ObjectError::Sync { path: path.clone(), source })?;
         }
-        self.written().synced.extend(wanted);
+        self.written().synced.extend(there);
         Ok(())
     }
 
@@ -183,3 +295,40 @@ fn begin_writing(file: &File) {
 
 #[cfg(not(target_os = "linux"))]
 fn begin_writing(_: &File) {}
+
+#[cfg(test)]
+mod tests {
+    use gix::objs::Kind;
+
+    use super::*;
+    use crate::git::testing::TestRepo;
+
+    /// The tree of a record was gone when the ledger reached it: `git gc --prune=now` had begun a moment before.
+    #[test]
+    fn what_gc_takes_before_it_is_reached_is_put_back() {
+        let repo = TestRepo::new();
+        let open = repo.open();
+        let large = "large ".repeat(4000);
+        let write = |content: &str| open.write_raw(Kind::Blob, content.as_bytes(), Durability::Fast).unwrap();
+        let mut ids = vec![write("small"), write(&large)];
+        // One that was in a pack, and that nothing reaches any more.
+        let packed = repo.git_with_input(["hash-object", "-w", "--stdin"], "packed");
+        repo.git(["update-ref", "refs/tags/keep", packed.trim()]);
+        repo.git(["repack", "-adq"]);
+        repo.git(["update-ref", "-d", "refs/tags/keep"]);
+        ids.push(write("packed"));
+        open.sync_written().unwrap();
+        assert!(!open.restore_lost().unwrap());
+        for command in [&["gc", "-q", "--prune=now"][..], &["prune", "--expire=now"], &["repack", "-adq"]] {
+            repo.git(command.iter().copied());
+            open.restore_lost().unwrap();
+            for id in &ids {
+                assert!(repo.open().read_kind(*id, Kind::Blob).is_ok(), "{command:?} took {id}");
+            }
+        }
+        // Taken before it was held: an error, and what depends on it is written again.
+        let id = write("too early");
+        repo.git(["prune", "--expire=now"]);
+        assert!(matches!(open.sync_written(), Err(ObjectError::Missing { id: gone, .. }) if gone == id));
+    }
+}

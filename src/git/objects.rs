@@ -251,7 +251,7 @@ impl Repo {
         }
     }
 
-    fn missing(&self, id: ObjectId) -> ObjectError {
+    pub(super) fn missing(&self, id: ObjectId) -> ObjectError {
         ObjectError::Missing { id, promised: self.is_partial_clone() }
     }
 

@@ -85,7 +85,9 @@ impl Repo {
     /// far are on the disk, unless `loop.fsync` says that nobody waits for that.
     pub fn move_refs(&self, changes: &[RefChange], at: At) -> Result<(), RefError> {
         self.sync_written()?;
-        self.update_refs(changes, &signature(at), self.durability())
+        self.update_refs(changes, &signature(at), self.durability())?;
+        self.restore_lost()?;
+        Ok(())
     }
 }
 

@@ -203,7 +203,7 @@ impl Session<'_> {
         }
 
         // The tree of the check can be made again from the candidate and the contract; it need not be kept.
-        let trees = repo.gix().clone().with_object_memory();
+        let trees = crate::guard::tree::in_memory(repo.gix());
         let check_tree = check_tree_in(&trees, &self.guards, tree)
             .or_internal(|| "the tree of the check cannot be made".to_owned())?;
         (self.say)(&format!("{}: iteration {}: check", self.id, draft.iteration));

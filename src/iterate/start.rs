@@ -62,6 +62,8 @@ pub fn freeze(
     let starter = starter.cloned().ok_or_else(|| Error::workspace("the signing key has no principal"))?;
     let resolved = resolve(repo, id, file, base, trust, &starter)?;
     let contract = resolved.contract;
+    repo.hold_tree(contract.frozen.tree.0)
+        .or_workspace(|| "the frozen paths cannot be read back".to_owned())?;
     if contract.sandbox.worker_history == History::Open && !contract.sandbox.allowed.contains(&Adapter::None)
     {
         return Err(open_history_is_closed(id.as_str()));
@@ -106,5 +108,6 @@ pub fn create(
     let tip = draft_contract(repo, &author, contract, body, at)?;
     let head = Move { name: refs.head(), expect: Expect::Absent, to: base };
     publish(repo, refs, None, &tip, vec![head], "loop: start")?;
+    repo.settle()?;
     Ok(tip)
 }

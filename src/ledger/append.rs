@@ -102,9 +102,10 @@ pub fn draft_contract(
 ) -> Result<Tip> {
     // Whoever made the base may not have waited for the disk, and the frozen trees were just written.
     let unreadable = || format!("the base {} cannot be read", contract.base.commit);
+    repo.restore_lost().or_workspace(unreadable)?;
     repo.remember_tree(contract.frozen.tree.0, None).or_workspace(unreadable)?;
     repo.remember_tree(contract.base.tree.0, None).or_workspace(unreadable)?;
-    repo.remember_written(&[contract.base.commit.0]);
+    repo.remember_others(&[contract.base.commit.0]);
     let contract_blob = write(repo, &contract.to_bytes(), Bound::CONTRACT)?;
     let record = Record {
         schema: RECORD_SCHEMA.to_owned(),

@@ -319,7 +319,9 @@ mod tests {
                 }
             });
             let made: Result<Vec<()>, _> = (0..500)
-                .map(|_| super::OwnerFile::create(&dir.path().join("loop-x"), &Owner::me().reason(""))?.remove())
+                .map(|_| {
+                    super::OwnerFile::create(&dir.path().join("loop-x"), &Owner::me().reason(""))?.remove()
+                })
                 .collect();
             stop.store(true, std::sync::atomic::Ordering::Relaxed);
             made.unwrap();
