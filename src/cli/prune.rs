@@ -7,8 +7,8 @@ use super::Context;
 use super::ui::Reply;
 use crate::error::Result;
 use crate::exit::ExitCode;
+use crate::iterate::Places;
 use crate::iterate::leftovers::{Swept, sweep};
-use crate::iterate::worktrees_of;
 use crate::ledger::trust::TrustRoot;
 use crate::render::line::{bytes, plural};
 
@@ -26,7 +26,7 @@ pub struct PruneArgs {
 
 pub fn run(context: &Context, args: &PruneArgs) -> Result<Reply> {
     let repo = context.repo_to_look_at()?;
-    let worktrees = worktrees_of(&repo, &context.host)?;
+    let worktrees = Places::folder(&repo, &context.host)?;
     let trust = TrustRoot::open(&repo)?;
     let Swept { removed, kept, failed } = sweep(&repo, &worktrees, &trust, args.dry_run)?;
     let mut text = String::new();

@@ -5,6 +5,7 @@
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::places::{SCRATCH, is_environment};
 use crate::at::At;
@@ -18,7 +19,7 @@ use crate::worktree::{self, NAME_PREFIX};
 /// One thing that was left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leftover {
-    /// `worktree`, `folder`, `warm`, `lock` or `journal`.
+    /// `worktree`, `folder`, `warm`, `waypoint`, `lock` or `journal`.
     pub kind: &'static str,
     /// Its name: of a worktree as git lists it, else of the file or folder.
     pub name: String,
@@ -72,6 +73,11 @@ pub fn sweep_worktrees(repo: &Repo, worktrees: &Path, how: Sweep<'_>) -> Result<
     // Scratch folders look like worktrees without an owner file; they are judged below.
     swept.kept.retain(|(name, _)| !name.ends_with(SCRATCH));
     for name in names(worktrees)? {
+        // A waypoint that was never finished; nobody takes a minute to write one.
+        if name.starts_with(".verified-") && is_old(&worktrees.join(&name)) {
+            remove("waypoint", worktrees, &name, how, &mut swept);
+            continue;
+        }
         let Some(id) = loop_of_scratch(&name).or_else(|| loop_of_unfinished(&name)) else { continue };
         with_lock(repo, &id, how, &name, &mut swept, |swept| {
             remove("folder", worktrees, &name, how, swept);
@@ -96,6 +102,15 @@ pub fn sweep(repo: &Repo, worktrees: &Path, trust: &TrustRoot, dry_run: bool) ->
     for path in repo.left_over_locks(dry_run)? {
         let name = path.strip_prefix(repo.common_dir()).unwrap_or(&path).display().to_string();
         swept.removed.push(Leftover { kind: "lock", name, bytes: 0 });
+    }
+    for name in names(worktrees)? {
+        // Where a ledger was verified up to: of a loop that is not here it is of no use to anybody.
+        let Some(id) = name.strip_suffix(".verified").and_then(|id| id.parse::<LoopId>().ok()) else {
+            continue;
+        };
+        if matches!(repo.read_ref(id.refs().ledger().as_ref()), Ok(None)) {
+            remove("waypoint", worktrees, &name, how, &mut swept);
+        }
     }
     let loops = repo.common_dir().join("loops");
     for folder in names(&loops)? {
@@ -193,6 +208,12 @@ fn names(folder: &Path) -> Result<Vec<String>> {
         entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
     names.sort_unstable();
     Ok(names)
+}
+
+fn is_old(path: &Path) -> bool {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let modified = path.symlink_metadata().and_then(|meta| meta.modified());
+    modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > MINUTE))
 }
 
 /// What a file or folder holds, in bytes. No link is followed, and what cannot be looked at counts nothing.

@@ -35,5 +35,5 @@ pub mod start;
 pub mod tamper;
 mod watch;
 
-pub use places::worktrees_of;
+pub use places::Places;
 pub use session::{RunEnd, Session, SessionOptions};

@@ -159,7 +159,9 @@ pub fn leftovers(env: &TestEnv) -> Vec<String> {
     }
     // The folder of the repository stays, and the warm layer of a loop that goes on.
     for folder in fs::read_dir(env.home().join("cache/git-loop")).into_iter().flatten().flatten() {
-        found.extend(walk(&folder.path()).iter().map(|path| path.display().to_string()));
+        let inside = walk(&folder.path()).into_iter().map(|path| path.display().to_string());
+        // Where a ledger was verified up to is kept, and written beside before it has its name.
+        found.extend(inside.filter(|path| !path.ends_with(".verified") && !path.contains("/.verified-")));
     }
     for path in walk(&git) {
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
