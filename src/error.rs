@@ -92,6 +92,13 @@ impl Error {
         self
     }
 
+    /// The same failure, told as one of what was being done; its kind and its next steps stay.
+    #[must_use]
+    pub fn while_doing(mut self, message: impl Into<String>) -> Self {
+        let hints = std::mem::take(&mut self.hints);
+        Self { kind: self.kind, message: message.into(), hints, cause: Some(Box::new(self)) }
+    }
+
     /// Adds what made it fail.
     #[must_use]
     pub fn caused_by(mut self, cause: impl Into<Box<dyn StdError + Send + Sync>>) -> Self {

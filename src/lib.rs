@@ -22,12 +22,14 @@
 //! | [`canonical`], [`money`], [`oid`], [`at`] | canonical JSON and hashes; micro-dollars; object ids; times |
 //! | [`setup`] | what `git loop init` looks at and writes |
 //! | [`host`] | the environment that this process was started in |
+//! | [`crash`] | where tests may have this process killed |
 
 pub mod at;
 pub mod canonical;
 pub mod check;
 pub mod cli;
 pub mod contract;
+pub mod crash;
 pub mod decide;
 pub mod error;
 pub mod escape;

@@ -11,6 +11,7 @@ mod explain;
 mod field_reports;
 
 mod demo;
+mod faults;
 mod findings;
 mod formats;
 mod gate;
@@ -20,9 +21,11 @@ mod init;
 mod interrupt;
 mod isolation;
 mod keys;
+mod kills;
 mod loops;
 mod orchestrate;
 mod places;
+mod power;
 mod preflight;
 mod review;
 #[cfg(target_os = "linux")]

@@ -105,5 +105,9 @@ pub fn with_session(
         warn: &warn,
         keep_open: true,
     })?;
-    act(&mut session)
+    let reply = act(&mut session);
+    let settled = repo.settle();
+    let reply = reply?;
+    settled?;
+    Ok(reply)
 }

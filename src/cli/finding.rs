@@ -122,6 +122,7 @@ fn append(
             draft(repo, &author, &tip, Role::Reviewer, |_| Body::Finding(body), Vec::new(), At::now())?;
         match publish(repo, found.id.refs(), Some(tip.id), &next, Vec::new(), "loop: finding") {
             Ok(()) => {
+                repo.settle()?;
                 let text = match (action, finding) {
                     (FindingAction::Resolve, Some(finding)) => {
                         format!(

@@ -23,6 +23,7 @@ mod init;
 mod list;
 mod log;
 mod promote;
+mod prune;
 mod record;
 mod renew;
 mod review;
@@ -97,6 +98,7 @@ enum Command {
     Gate(gate::GateArgs),
     Hooks(hooks::HooksArgs),
     Hook(hook::HookArgs),
+    Prune(prune::PruneArgs),
     Demo(demo::DemoArgs),
 }
 
@@ -154,7 +156,6 @@ const PLANNED: &[&str] = &[
     "ack",
     "sync",
     "audit",
-    "prune",
     "mcp",
     "serve",
     "completions",
@@ -243,6 +244,7 @@ fn dispatch(context: &Context, command: Command) -> Result<Reply, Error> {
         Command::Gate(args) => gate::run(context, &args),
         Command::Hooks(args) => hooks::run(context, &args),
         Command::Hook(args) => hook::run(context, &args),
+        Command::Prune(args) => prune::run(context, &args),
         Command::Demo(args) => demo::run(context, &args),
     }
 }

@@ -74,6 +74,7 @@ pub fn run(context: &Context, args: &PromoteArgs) -> Result<Reply> {
     };
     let next = draft(&repo, &author, &tip, Role::Promoter, |_| Body::Promotion(body), Vec::new(), At::now())?;
     publish(&repo, found.id.refs(), Some(tip.id), &next, Vec::new(), "loop: promotion")?;
+    repo.settle()?;
     Ok(Reply::text(format!("promoted {id}: {candidate} may leave\n"))
         .hint(format!("land it: git merge {}", candidate.short()))
         .status(next.state.status.as_str())

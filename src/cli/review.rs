@@ -58,6 +58,7 @@ pub fn run(context: &Context, args: &ReviewArgs) -> Result<Reply> {
     };
     let next = draft(&repo, &author, &tip, Role::Reviewer, |_| Body::Review(body), Vec::new(), At::now())?;
     publish(&repo, found.id.refs(), Some(tip.id), &next, Vec::new(), "loop: review")?;
+    repo.settle()?;
     let (text, exit) = match verdict {
         Verdict::Approve => (format!("approved {} as {}\n", found.id, author.principal), ExitCode::OK),
         Verdict::Reject => (

@@ -89,7 +89,10 @@ pub fn run(context: &Context, args: &RunArgs) -> Result<Reply> {
         warn: &warn,
         keep_open: false,
     })?;
-    let end = session.run(SessionOptions { once: args.once, resume: args.resume })?;
+    let end = session.run(SessionOptions { once: args.once, resume: args.resume });
+    let settled = repo.settle();
+    let end = end?;
+    settled?;
     let mut proof = Proof::default();
     // Only the result object has proof in it; people are told the tip.
     if context.ui.json() {

@@ -67,6 +67,7 @@ pub fn run(context: &Context, args: &StopArgs) -> Result<Reply> {
         let next = draft(&repo, &author, &tip, role, |_| Body::Halt(body), Vec::new(), At::now())?;
         match publish(&repo, found.id.refs(), Some(tip.id), &next, Vec::new(), "loop: stop") {
             Ok(()) => {
+                repo.settle()?;
                 return Ok(Reply::text(format!("stopped {} as {}\n", found.id, author.principal))
                     .hint(format!("go on later: git loop run {} --resume", found.id))
                     .status(next.state.status.as_str())

@@ -284,6 +284,31 @@ impl Config {
         self.get_path("loop.worktreeDir")
     }
 
+    /// `loop.fsync`: whether a decision is on the disk before it is announced. On unless it is turned off.
+    pub fn loop_fsync(&self) -> Result<bool, ConfigError> {
+        Ok(self.get_bool("loop.fsync")?.unwrap_or(true))
+    }
+
+    /// `loop.minFreeSpace`: the bytes that must be free where a loop writes. `k`, `m` and `g` stand for powers of 1024, as git has them.
+    pub fn loop_min_free_space(&self) -> Result<u64, ConfigError> {
+        const DEFAULT: u64 = 64 << 20;
+        let Some(value) = self.get("loop.minFreeSpace") else { return Ok(DEFAULT) };
+        let wrong = || ConfigError::Value {
+            key: "loop.minFreeSpace".to_owned(),
+            value: value.clone(),
+            expected: "a number of bytes, such as 0, 500m or 2g",
+        };
+        let text = value.trim();
+        let (digits, shift) = match text.as_bytes().last().map(u8::to_ascii_lowercase) {
+            Some(b'k') => (&text[..text.len() - 1], 10),
+            Some(b'm') => (&text[..text.len() - 1], 20),
+            Some(b'g') => (&text[..text.len() - 1], 30),
+            _ => (text, 0),
+        };
+        let number: u64 = digits.parse().map_err(|_| wrong())?;
+        number.checked_mul(1 << shift).ok_or_else(wrong)
+    }
+
     /// `loop.minSandbox`: the weakest sandbox adapter under which this machine runs what a contract says. Only the
     /// machine, the user and the command line count: a repository must not lower the bar.
     pub fn loop_min_sandbox(&self) -> Option<String> {

@@ -23,6 +23,9 @@ use crate::host::host_name;
 /// Our folder in the common git folder. Loop ids start with a letter or a digit, so names with a dot are free.
 pub(super) const LOOPS_DIR: &str = "loops";
 
+/// How long a lock may outlive its process, as copies of the open file do.
+const AFTERGLOW: Duration = Duration::from_secs(5);
+
 /// Who runs, as far as the lock file says.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Holder {
@@ -32,6 +35,13 @@ pub struct Holder {
     pub host: String,
     /// Since when.
     pub since: Option<Timestamp>,
+}
+
+impl Holder {
+    /// Whether it is a process of this machine that is not there any more.
+    fn has_ended(&self) -> bool {
+        self.host == host_name() && self.pid.is_some_and(crate::worktree::has_ended)
+    }
 }
 
 impl std::fmt::Display for Holder {
@@ -110,8 +120,14 @@ impl LoopLock {
         let path = common_dir.join(LOOPS_DIR).join(id.as_str()).join("run.lock");
         let io_error = |source| LockError::Io { path: path.clone(), source };
         let mut file = open(&path).map_err(io_error)?;
-        if !try_lock(&file).map_err(io_error)? {
-            return Err(LockError::Held { id: id.clone(), holder: read_holder(&mut file) });
+        let begin = Instant::now();
+        while !try_lock(&file).map_err(io_error)? {
+            let holder = read_holder(&mut file);
+            // What a killed runner had just forked has the open file for a moment longer, until it has closed it.
+            if !holder.has_ended() || begin.elapsed() >= AFTERGLOW {
+                return Err(LockError::Held { id: id.clone(), holder });
+            }
+            std::thread::sleep(Duration::from_millis(2));
         }
         // For people and error messages; nothing decides by it.
         let text = format!("{} {} {now}\n", std::process::id(), host_name());
@@ -120,6 +136,15 @@ impl LoopLock {
             .and_then(|()| file.write_all(text.as_bytes()))
             .map_err(io_error)?;
         Ok(Self { _file: file, path })
+    }
+
+    /// Takes the lock of a loop to tidy up, for a moment and without a word in the file: a runner that comes meanwhile finds who was
+    /// there last, sees that they have ended, and waits. `None` if somebody has it.
+    pub fn borrow(common_dir: &Path, id: &LoopId) -> Result<Option<Self>, LockError> {
+        let path = common_dir.join(LOOPS_DIR).join(id.as_str()).join("run.lock");
+        let io_error = |source| LockError::Io { path: path.clone(), source };
+        let file = open(&path).map_err(io_error)?;
+        Ok(try_lock(&file).map_err(io_error)?.then_some(Self { _file: file, path }))
     }
 
     /// Who has the lock of a loop now; none if nobody runs it.

@@ -21,6 +21,8 @@ use gix::zlib::{Inflate, Status};
 const SMALL: usize = 8192;
 /// More than the header, the frame of one stored block and the checksum take.
 const FRAME: usize = 48;
+/// How often something is tried again that git has taken away meanwhile.
+const TRIES: usize = 8;
 /// The largest file that is read here.
 const LARGEST_FILE: usize = 64 << 10;
 /// The largest object that is read here.
@@ -39,50 +41,99 @@ pub(super) fn path(objects: &Path, id: &oid) -> PathBuf {
     path
 }
 
-/// Stores an object under its id, unless it is there. A loose one gets a new date, as git gives it, so that `git gc` does not take
-/// an old unreachable object while we are about to reach it. An empty file, which is what a loss of power leaves, counts as nothing.
+/// Stores an object under its id as a loose one, unless it is there as such.
+///
+/// One that is there gets a new date, as git gives it, so that `git gc` does not take an old unreachable object while we are about to
+/// reach it; one that is in a pack only is written once more, as whoever packs anew leaves out what nothing reaches.
+///
+/// A loss of power leaves files that are empty, cut or full of zeroes: what does not read as the object is replaced.
 pub(crate) fn store(objects: &gix::OdbHandle, kind: Kind, bytes: &[u8], id: ObjectId) -> gix::Result<()> {
     let path = path(objects.store_ref().path(), &id);
-    if objects.exists_without_refresh(&id) {
-        match File::open(&path) {
-            Ok(file) => {
-                let _ = file.set_modified(SystemTime::now());
-                if file.metadata().is_ok_and(|meta| meta.len() > 0) {
-                    return Ok(());
-                }
-            }
-            Err(_) => return Ok(()),
+    if let Ok(file) = File::open(&path) {
+        if is_whole(&file, kind, bytes) {
+            let _ = file.set_modified(SystemTime::now());
+            return Ok(());
+        }
+        // gix would take it for what it is named after.
+        if bytes.len() + FRAME > SMALL {
+            std::fs::remove_file(&path).map_err(gix::Error::from_error)?;
         }
     }
     if bytes.len() + FRAME <= SMALL {
         return write(&path, kind, bytes).map_err(gix::Error::from_error);
     }
-    gix::objs::Write::write_buf_with_known_id(objects, kind, bytes, id).map(drop)
+    // git removes a folder with the last object in it, at any time.
+    for attempt in 1.. {
+        match gix::objs::Write::write_buf_with_known_id(objects, kind, bytes, id) {
+            Err(error) if attempt == TRIES => return Err(error),
+            Err(_) => {}
+            Ok(_) => break,
+        }
+    }
+    Ok(())
+}
+
+/// Whether an object's file holds it. Of a large one only that it has an end is looked at: it takes as long to read as to write.
+fn is_whole(file: &File, kind: Kind, bytes: &[u8]) -> bool {
+    let length = file.metadata().map_or(0, |meta| meta.len());
+    if length > LARGEST_FILE as u64 || bytes.len() as u64 > LARGEST_OBJECT {
+        return length > 0 && !ends_in_zeroes(file, length);
+    }
+    let mut out = Vec::new();
+    let read = file
+        .try_clone()
+        .ok()
+        .and_then(|file| READER.with_borrow_mut(|reader| reader.read_file(file, &mut out)));
+    read == Some(kind) && out == bytes
+}
+
+/// Whether the checksum at the end of a stream was never written.
+fn ends_in_zeroes(mut file: &File, length: u64) -> bool {
+    use std::io::{Seek, SeekFrom};
+    let mut end = [0; 8];
+    let start = length.saturating_sub(end.len() as u64);
+    file.seek(SeekFrom::Start(start)).and_then(|_| file.read_exact(&mut end)).is_err() || end == [0; 8]
+}
+
+/// Puts the file of an object back that was read from there before.
+pub(super) fn put_back(path: &Path, raw: &[u8]) -> io::Result<()> {
+    write_file(path, raw)
 }
 
 /// Writes an object to `path`, which is `objects/xx/…`, in one go: a file of this name is always whole.
 fn write(path: &Path, kind: Kind, bytes: &[u8]) -> io::Result<()> {
-    let folder = path.parent().unwrap_or(Path::new(""));
     let mut raw = Vec::with_capacity(bytes.len() + FRAME);
     raw.extend_from_slice(&gix::objs::encode::loose_header(kind, bytes.len() as u64));
     raw.extend_from_slice(bytes);
     let mut stream = Vec::with_capacity(raw.len() + FRAME);
     put_stored(&mut stream, &raw);
-    let (temporary, mut file) = create(folder)?;
-    let written = file.write_all(&stream).and_then(|()| {
-        drop(file);
-        std::fs::rename(&temporary, path)
-    });
-    if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
+    write_file(path, &stream)
+}
+
+fn write_file(path: &Path, stream: &[u8]) -> io::Result<()> {
+    let folder = path.parent().unwrap_or(Path::new(""));
+    // `git prune --expire=now` takes temporary files as well.
+    for attempt in 1.. {
+        let (temporary, mut file) = create(folder)?;
+        let written = file.write_all(stream).and_then(|()| {
+            drop(file);
+            std::fs::rename(&temporary, path)
+        });
+        match written {
+            Err(error) if error.kind() == io::ErrorKind::NotFound && attempt < TRIES => {}
+            Err(error) => {
+                let _ = std::fs::remove_file(&temporary);
+                return Err(error);
+            }
+            Ok(()) => break,
+        }
     }
-    written
+    Ok(())
 }
 
 /// Makes a new file in `folder`, and the folder if it is missing. git removes it when it packs the last object in it, at any time,
 /// hence more than once.
 fn create(folder: &Path) -> io::Result<(PathBuf, File)> {
-    const TRIES: usize = 8;
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]
@@ -113,9 +164,10 @@ fn unused_name() -> String {
 /// Reads a small loose object into `out`. `None` says only that somebody else has to look for it. The content is not compared with
 /// the id.
 pub(crate) fn read(objects: &Path, id: &oid, out: &mut Vec<u8>) -> Option<Kind> {
-    thread_local!(static READER: RefCell<Reader> = RefCell::new(Reader::default()));
     READER.with_borrow_mut(|reader| reader.read(objects, id, out))
 }
+
+thread_local!(static READER: RefCell<Reader> = RefCell::new(Reader::default()));
 
 /// What is used again from one object to the next.
 #[derive(Default)]
@@ -135,6 +187,10 @@ impl Reader {
             self.skip = SKIPPED;
             return None;
         };
+        self.read_file(file, out)
+    }
+
+    fn read_file(&mut self, file: File, out: &mut Vec<u8>) -> Option<Kind> {
         let length = self.fill(file).ok()??;
         let input = &self.file[..length];
         let size = match stored(input) {
@@ -297,6 +353,29 @@ mod tests {
         assert_eq!(reader.skip, 0);
         assert_eq!(reader.read(&objects, &ObjectId::null(gix::hash::Kind::Sha1), &mut out), None);
         assert_eq!(reader.skip, SKIPPED, "what is not loose is packed, and so is what comes next");
+    }
+
+    #[test]
+    fn a_damaged_object_is_replaced() {
+        use crate::git::Durability;
+        use crate::git::testing::TestRepo;
+        let repo = TestRepo::new();
+        let open = repo.open();
+        for content in ["small".to_owned(), "0123456789".repeat(2000)] {
+            let id = open.write_raw(Kind::Blob, content.as_bytes(), Durability::Fast).unwrap();
+            let path = path(&open.common_dir().join("objects"), &id);
+            let length = std::fs::metadata(&path).unwrap().len();
+            for damaged in [0, length / 2, length] {
+                std::fs::remove_file(&path).unwrap();
+                std::fs::write(&path, vec![0; usize::try_from(damaged).unwrap()]).unwrap();
+                open.write_raw(Kind::Blob, content.as_bytes(), Durability::Fast).unwrap();
+                assert_eq!(
+                    open.read_kind(id, Kind::Blob).unwrap(),
+                    content.as_bytes(),
+                    "{damaged} of {length}"
+                );
+            }
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@
 //! | `refs`, `transaction`, `reflock` | reading refs, and changing several at once by compare-and-swap |
 //! | `revision` | what the names of revisions stand for |
 //! | `objects`, `loose`, `tree` | objects whose hash is checked; small loose ones; building and editing trees |
+//! | `durable` | what has to be on the disk before a decision is announced |
 //! | `bounds` | how much of an object is read into memory |
 //! | `notes` | receipts as git notes |
 //! | `short` | short forms of what the rest of the house does all the time |
@@ -19,6 +20,7 @@ mod command;
 mod config;
 mod config_env;
 mod discover;
+mod durable;
 mod lock;
 pub(crate) mod loose;
 mod names;

@@ -1,12 +1,10 @@
 //! Writing objects, and reading them with their hash checked.
 //!
 //! gix writes loose objects and never syncs them; neither gix nor git compares an object with its id when it reads
-//! it. Here a batch is synced once, objects first and then the folders that name them, and every read hashes again.
+//! it. Here what is written is remembered until it is synced (see `durable`), and every read hashes again.
 
-use std::collections::BTreeSet;
-use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use gix::ObjectId;
 use gix::objs::{Find, Kind};
@@ -15,14 +13,13 @@ use gix::prelude::HeaderExt;
 use super::Repo;
 use super::bounds::{self, Bound};
 use super::loose;
-use super::transaction::sync_folder;
 
 /// Whether something is on the disk when a call returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Durability {
     /// It survives a loss of power. Costs about 2 ms for a record.
     Fsync,
-    /// It survives the end of the process; for what can be made again.
+    /// It survives the end of the process; for what can be made again, and for objects that a transaction will wait for.
     Fast,
 }
 
@@ -144,32 +141,11 @@ impl Repo {
             loose::store(&self.gix().objects, kind, bytes, id).map_err(write_error)?;
             ids.push(id);
         }
-        if durability == Durability::Fsync {
-            self.sync_objects(&ids)?;
+        match durability {
+            Durability::Fsync => self.sync_objects(&ids)?,
+            Durability::Fast => self.remember_written(&ids),
         }
         Ok(ids)
-    }
-
-    /// Makes objects durable that were written with [`Durability::Fast`]. Packed ones are: git syncs packs.
-    pub fn sync_objects(&self, ids: &[ObjectId]) -> Result<(), ObjectError> {
-        let mut synced = self.synced.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let mut folders = BTreeSet::new();
-        for id in ids.iter().filter(|id| !synced.contains(*id)) {
-            let path = self.loose_path(*id);
-            match File::open(&path) {
-                Ok(file) => {
-                    file.sync_all().map_err(|source| ObjectError::Sync { path: path.clone(), source })?;
-                }
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                Err(source) => return Err(ObjectError::Sync { path, source }),
-            }
-            folders.extend(path.ancestors().skip(1).take(2).map(Path::to_owned));
-        }
-        for path in folders {
-            sync_folder(&path).map_err(|source| ObjectError::Sync { path: path.clone(), source })?;
-        }
-        synced.extend(ids);
-        Ok(())
     }
 
     /// Whether an object is there, in a pack, loose, or in what is being pushed.
@@ -275,12 +251,12 @@ impl Repo {
         }
     }
 
-    fn missing(&self, id: ObjectId) -> ObjectError {
+    pub(super) fn missing(&self, id: ObjectId) -> ObjectError {
         ObjectError::Missing { id, promised: self.is_partial_clone() }
     }
 
     /// Where an object is, if it is loose.
-    fn loose_path(&self, id: ObjectId) -> PathBuf {
+    pub(super) fn loose_path(&self, id: ObjectId) -> PathBuf {
         loose::path(&self.common_dir().join("objects"), &id)
     }
 }
@@ -318,7 +294,8 @@ mod tests {
         let open = repo.open();
         assert!(!open.loose_path(id).exists());
         assert_eq!(open.write_raw(Kind::Blob, b"packed", Durability::Fsync).unwrap(), id);
-        assert!(!open.loose_path(id).exists());
+        // Whoever makes a pack anew leaves out what nothing reaches: it is written once more.
+        assert!(open.loose_path(id).exists());
         assert_eq!(open.read_kind(id, Kind::Blob).unwrap(), b"packed");
         let error = open.read_kind(id, Kind::Tree).unwrap_err();
         assert_eq!(error.to_string(), format!("object {id} is a blob, not a tree"));

@@ -1,10 +1,9 @@
 //! Opening a repository, or saying clearly why not.
 
 use std::cell::OnceCell;
-use std::collections::HashSet;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, OnceLock};
 
 use gix::ObjectId;
 use gix::sec::identity::is_path_owned_by_current_user;
@@ -12,6 +11,8 @@ use gix::sec::identity::is_path_owned_by_current_user;
 use super::command::{CommandError, GitProgram};
 use super::config::{Config, ConfigError, RepoDirs, Scope};
 use super::discover::{self, Found};
+use super::durable;
+use super::objects::Durability;
 use super::refs::RefError;
 use crate::host::HostEnv;
 
@@ -191,8 +192,10 @@ pub struct Repo {
     /// The objects once more, for reading what others wrote.
     pub(super) bounded: OnceCell<gix::odb::Handle>,
     git: Arc<OnceLock<GitProgram>>,
-    /// Objects known to be on the disk, so that a blob that is in every record is synced once.
-    pub(super) synced: Arc<Mutex<HashSet<ObjectId>>>,
+    /// Whether moved refs are waited for.
+    pub(super) durability: Durability,
+    /// Objects that were written, and whether they are on the disk, so that a blob that is in every record is synced once.
+    pub(super) written: durable::Shared,
 }
 
 impl Repo {
@@ -256,6 +259,7 @@ impl Repo {
 
         let base = worktree_root.as_deref().unwrap_or(&git_dir);
         let config = Config::load(host, RepoDirs { git_dir: &git_dir, common_dir: &common_dir, base })?;
+        let durability = durable::configured(&config)?;
         let incoming = host
             .non_empty_var("GIT_OBJECT_DIRECTORY")
             .map(|path| dir.join(path))
@@ -275,7 +279,8 @@ impl Repo {
             incoming,
             bounded: OnceCell::new(),
             git: Arc::default(),
-            synced: Arc::default(),
+            durability,
+            written: Arc::default(),
         })
     }
 

@@ -4,8 +4,11 @@
 //! from then on nobody may. Removing a lock that is merely old is not safe: git holds one for as long as a hook runs.
 //! So a lock of ours has two names: a *token* in `loops/.refs/` of the common git folder, made first, and the lock,
 //! which is a hard link to it. And the process holds an advisory lock on that file while it lives. A lock is left
-//! over exactly if it is the same file as one of our tokens and the advisory lock on it is free; only then is it
-//! removed. git's locks and those of file systems without hard links are never touched.
+//! over if it is the same file as one of our tokens and the advisory lock on it is free; then it is removed.
+//! git's locks and those of file systems without hard links are not touched.
+//!
+//! A loss of power may leave the lock and take the token. So the lock of a loop's ref that is older than the start of this
+//! machine is left over, too, whoever made it: nobody who runs can have it.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -14,6 +17,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant, SystemTime};
 
 use super::lock::{LOOPS_DIR, try_lock};
+use crate::crash;
+use crate::worktree::{has_ended, process_space};
 
 /// What is known about a lock that somebody else has.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -116,11 +121,12 @@ fn try_acquire(tokens: &Path, lock: &Path) -> io::Result<(File, Option<PathBuf>)
     let pid = std::process::id();
     let count = COUNTER.fetch_add(1, Ordering::Relaxed);
     let nanos = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).map_or(0, |at| at.subsec_nanos());
-    let token = tokens.join(format!("{pid}-{nanos}-{count}"));
+    let token = tokens.join(format!("{pid}-{nanos}-{count}-{}", space()));
     let create = |path: &Path| OpenOptions::new().write(true).create_new(true).open(path);
     let file = with_parent(&token, || create(&token))?;
     // Without advisory locks nobody could tell whether we live: then the lock is a plain one.
     let linked = if matches!(try_lock(&file), Ok(true)) {
+        crash::point("ref:token");
         with_parent(lock, || std::fs::hard_link(&token, lock))
     } else {
         Err(io::ErrorKind::Unsupported.into())
@@ -139,6 +145,19 @@ fn try_acquire(tokens: &Path, lock: &Path) -> io::Result<(File, Option<PathBuf>)
             }
         }
     }
+}
+
+/// The namespace of this process's id, as a name may hold it.
+fn space() -> String {
+    process_space().chars().filter(char::is_ascii_digit).collect()
+}
+
+/// Whether the process that made a token of this name has certainly ended.
+fn maker_has_ended(token: &Path) -> bool {
+    let name = token.file_name().unwrap_or_default().to_string_lossy();
+    let mut words = name.splitn(4, '-');
+    let pid = words.next().and_then(|pid| pid.parse().ok());
+    pid.is_some_and(has_ended) && words.nth(2).is_some_and(|made_in| made_in == space())
 }
 
 /// Does `make`, and again after making the folder of `path` if it was missing. git removes empty folders of refs at
@@ -162,37 +181,110 @@ enum Judgement {
     Held(ForeignLock),
 }
 
+/// What there is at the path of a lock.
+enum Look {
+    Nothing,
+    Held(ForeignLock),
+    /// Its process is dead. The advisory lock on the file is ours, so that nobody else removes it at the same time.
+    LeftOver {
+        _file: File,
+        identity: (u64, u64),
+        token: Option<PathBuf>,
+    },
+}
+
 fn judge(tokens: &Path, lock: &Path) -> io::Result<Judgement> {
+    match look(tokens, lock)? {
+        Look::Nothing => Ok(Judgement::Free),
+        Look::Held(held) => Ok(Judgement::Held(held)),
+        Look::LeftOver { _file, identity, token } => {
+            // What is at the path may have changed since it was opened: whoever had the advisory lock before us may
+            // have removed it.
+            let now = std::fs::symlink_metadata(lock);
+            if now.is_ok_and(|now| self::identity(&now) == Some(identity)) {
+                std::fs::remove_file(lock)?;
+            }
+            if let Some(token) = token {
+                let _ = std::fs::remove_file(token);
+            }
+            Ok(Judgement::Free)
+        }
+    }
+}
+
+fn look(tokens: &Path, lock: &Path) -> io::Result<Look> {
     let file = match File::open(lock) {
         Ok(file) => file,
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Judgement::Free),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Look::Nothing),
         Err(error) => return Err(error),
     };
     let meta = file.metadata()?;
     let age =
         meta.modified().ok().and_then(|at| SystemTime::now().duration_since(at).ok()).unwrap_or_default();
-    let held = |pid| Ok(Judgement::Held(ForeignLock { path: lock.to_owned(), age, pid }));
+    let held = |pid| Ok(Look::Held(ForeignLock { path: lock.to_owned(), age, pid }));
     let Some(identity) = identity(&meta) else {
         return held(None);
     };
     let Some(token) = find_token(tokens, identity)? else {
+        // Not one that anybody here can have. Only the refs of loops are ours to say that of.
+        if is_of_a_loop(lock) && meta.modified().is_ok_and(is_before_boot) {
+            return Ok(Look::LeftOver { _file: file, identity, token: None });
+        }
         return held(None);
     };
     let pid = token.file_name().and_then(|name| name.to_str()?.split('-').next()?.parse().ok());
     if !try_lock(&file)? {
         return held(pid);
     }
-    // Its process is dead, and as we have the advisory lock now nobody else removes it at the same time. What is at
-    // the path may have changed since it was opened: whoever had the advisory lock before us may have removed it.
-    let unchanged = match std::fs::symlink_metadata(lock) {
-        Ok(now) => self::identity(&now) == Some(identity),
-        Err(_) => false,
-    };
-    if unchanged {
-        std::fs::remove_file(lock)?;
+    Ok(Look::LeftOver { _file: file, identity, token: Some(token) })
+}
+
+/// The locks of refs of loops that dead processes left, removed unless this is only a look.
+pub(super) fn left_over(common_dir: &Path, dry_run: bool) -> io::Result<Vec<PathBuf>> {
+    let tokens = common_dir.join(LOOPS_DIR).join(".refs");
+    let mut found = Vec::new();
+    for lock in locks_of_loops(common_dir) {
+        if matches!(look(&tokens, &lock)?, Look::LeftOver { .. }) {
+            if !dry_run {
+                judge(&tokens, &lock)?;
+            }
+            found.push(lock);
+        }
     }
-    let _ = std::fs::remove_file(token);
-    Ok(Judgement::Free)
+    Ok(found)
+}
+
+/// The paths of all locks of refs of loops.
+fn locks_of_loops(common_dir: &Path) -> Vec<PathBuf> {
+    let mut folders = vec![common_dir.join("refs/loops"), common_dir.join("refs/notes/loops")];
+    let mut locks = Vec::new();
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+                folders.push(path);
+            } else if path.extension().is_some_and(|end| end == "lock") {
+                locks.push(path);
+            }
+        }
+    }
+    locks.sort_unstable();
+    locks
+}
+
+/// Whether it is the lock of a ref of a loop: no other ref is ever locked here, but the file with all packed ones is.
+fn is_of_a_loop(lock: &Path) -> bool {
+    lock.file_name().is_some_and(|name| name != "packed-refs.lock")
+}
+
+/// Whether a moment lies before the start of this machine, as far as that is known.
+fn is_before_boot(at: SystemTime) -> bool {
+    // `proc_stat(5)`: seconds since 1970.
+    let stat = std::fs::read_to_string("/proc/stat").unwrap_or_default();
+    let seconds = stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok());
+    seconds.is_some_and(|seconds| {
+        at + Duration::from_secs(1) < SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
+    })
 }
 
 /// Our token that is the same file.
@@ -219,26 +311,39 @@ pub(super) fn sweep_tokens(common_dir: &Path) {
         return;
     };
     for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-        // One that still is a lock (or has become a ref) has two names; the former is for `judge`.
         let Ok(file) = File::open(&path) else { continue };
-        let old = file.metadata().is_ok_and(|meta| {
-            meta.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > Duration::from_secs(60)))
-        });
-        if old && has_one_name(&file) && matches!(try_lock(&file), Ok(true)) {
+        // Between making a token and locking it lies a moment: one of a process that may be there has to be old.
+        let over = maker_has_ended(&path)
+            || file.metadata().is_ok_and(|meta| {
+                meta.modified().is_ok_and(|at| at.elapsed().is_ok_and(|age| age > Duration::from_secs(60)))
+            });
+        // One that still is a lock, or has become a ref, has two names. The former is for `judge`, and it needs the token.
+        if over && matches!(try_lock(&file), Ok(true)) && !is_a_lock(common_dir, &file) {
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
+/// Whether the file of a token is a lock as well. One that has become the ref is none any more.
+fn is_a_lock(common_dir: &Path, file: &File) -> bool {
+    let Ok(meta) = file.metadata() else { return true };
+    let Some(wanted) = identity(&meta) else { return true };
+    if link_count(&meta) == 1 {
+        return false;
+    }
+    let mut locks = locks_of_loops(common_dir);
+    locks.push(lock_path(&common_dir.join("packed-refs")));
+    locks.iter().any(|lock| std::fs::symlink_metadata(lock).is_ok_and(|meta| identity(&meta) == Some(wanted)))
+}
+
 #[cfg(unix)]
-fn has_one_name(file: &File) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    file.metadata().is_ok_and(|meta| meta.nlink() == 1)
+fn link_count(meta: &std::fs::Metadata) -> u64 {
+    std::os::unix::fs::MetadataExt::nlink(meta)
 }
 
 #[cfg(not(unix))]
-fn has_one_name(_file: &File) -> bool {
-    false
+fn link_count(_meta: &std::fs::Metadata) -> u64 {
+    1
 }
 
 /// Device and inode.

@@ -102,6 +102,9 @@ pub enum RefError {
         /// Why.
         source: Box<gix::Error>,
     },
+    /// What the refs shall reach is not on the disk.
+    #[error(transparent)]
+    Objects(#[from] super::ObjectError),
     /// A file cannot be read or written.
     #[error("cannot access {}", path.display())]
     Io {
@@ -160,6 +163,7 @@ impl From<RefError> for crate::error::Error {
             RefError::Commit { source, .. } | RefError::Io { source, .. } => Self::workspace(message)
                 .caused_by(source)
                 .hint("check the free space and who may write there"),
+            RefError::Objects(error) => error.into(),
             RefError::Packed { source, .. } => {
                 Self::workspace(message).caused_by(source).hint("look at it: git fsck; git for-each-ref")
             }

@@ -1,5 +1,5 @@
-//! Short forms of what the rest of the house does all the time. Objects are written as git writes them by default:
-//! without waiting for the disk.
+//! Short forms of what the rest of the house does all the time. Objects are written without waiting for the disk; the
+//! transaction that moves the refs to them waits.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -81,9 +81,13 @@ impl Repo {
         Ok(reference.peel_to_id().ok().map(gix::Id::detach))
     }
 
-    /// Moves the refs of loops by compare-and-swap, all or none.
+    /// Moves the refs of loops by compare-and-swap, all or none. When this returns they and everything that was written so
+    /// far are on the disk, unless `loop.fsync` says that nobody waits for that.
     pub fn move_refs(&self, changes: &[RefChange], at: At) -> Result<(), RefError> {
-        self.update_refs(changes, &signature(at), Durability::Fast)
+        self.sync_written()?;
+        self.update_refs(changes, &signature(at), self.durability())?;
+        self.restore_lost()?;
+        Ok(())
     }
 }
 

@@ -18,9 +18,10 @@ use gix::bstr::{BString, ByteSlice};
 use gix::refs::{FullName, FullNameRef};
 
 use super::objects::Durability;
-use super::reflock::{AcquireError, FileLock, lock_path, sweep_tokens};
+use super::reflock::{AcquireError, FileLock, left_over, lock_path, sweep_tokens};
 use super::refs::{Loose, RefError, is_ours, native, remove_empty_parents};
 use super::{Repo, Signature};
+use crate::crash;
 
 /// What a ref must be for a transaction to go through.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -105,6 +106,7 @@ impl Repo {
         let deleted: Vec<_> =
             changes.iter().filter(|change| change.to.is_none()).map(|change| &change.name).collect();
         self.delete_packed(&deleted, sync, patience)?;
+        crash::point("refs:locked");
 
         let mut done = Vec::new();
         for ((change, lock), before) in changes.iter().zip(locks).zip(before) {
@@ -113,7 +115,15 @@ impl Repo {
                 return Err(RefError::Commit { name: change.name.clone(), done, source });
             }
             done.push(change.name.clone());
+            if done.len() == 1 && changes.len() > 1 {
+                crash::point("refs:first-moved");
+                // Renames reach the disk in no order. The others must not be there without the first, which is the ledger.
+                if sync {
+                    self.sync_ref_folders(&changes[..1])?;
+                }
+            }
         }
+        crash::point("refs:moved");
         if sync {
             self.sync_ref_folders(changes)?;
         }
@@ -244,6 +254,7 @@ impl Repo {
                 return Ok(()); // Dropping the lock leaves it as it is.
             }
             append_reflog(&log, &reflog_line(before, to, who, &change.message))?;
+            crash::point("refs:logged");
             if path.is_dir() {
                 remove_empty_folders(&path);
             }
@@ -307,6 +318,12 @@ impl Repo {
         Ok(())
     }
 
+    /// The locks of refs of loops that dead processes left; removed unless this is only a look.
+    pub fn left_over_locks(&self, dry_run: bool) -> Result<Vec<PathBuf>, RefError> {
+        left_over(self.common_dir(), dry_run)
+            .map_err(|source| RefError::Io { path: self.common_dir().join("refs/loops"), source })
+    }
+
     /// Removes what crashed processes left in our part of the git folder. Worth doing once per run.
     pub fn sweep_ref_locks(&self) {
         sweep_tokens(self.common_dir());
@@ -316,7 +333,16 @@ impl Repo {
 /// Makes the names in a folder durable.
 pub(super) fn sync_folder(folder: &Path) -> io::Result<()> {
     // Windows cannot open a folder for that, and journals names anyway.
-    if cfg!(windows) { Ok(()) } else { File::open(folder)?.sync_all() }
+    if cfg!(windows) {
+        return Ok(());
+    }
+    match File::open(folder)?.sync_all() {
+        // Some network and user-space file systems know no such thing: they keep names as they keep them.
+        Err(error) if matches!(error.kind(), io::ErrorKind::InvalidInput | io::ErrorKind::Unsupported) => {
+            Ok(())
+        }
+        other => other,
+    }
 }
 
 /// `packed-refs` without some refs and the peeled values that follow them; `None` if none of them is in it.

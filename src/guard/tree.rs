@@ -317,10 +317,26 @@ impl Trees for gix::Repository {
 
     fn write_tree(&self, data: &[u8]) -> Result<ObjectId, TreeError> {
         use gix::objs::Write as _;
-        self.objects
-            .write_buf(gix::objs::Kind::Tree, data)
-            .map_err(|error| TreeError::Unwritable { why: error.to_string() })
+        let unwritable = |error: gix::Error| TreeError::Unwritable { why: error.to_string() };
+        let kind = gix::objs::Kind::Tree;
+        let id = gix::objs::compute_hash(self.object_hash(), kind, data).map_err(unwritable)?;
+        if self.objects.num_objects_in_memory() > 0 {
+            // Only there, as whoever made this handle wants it.
+            return self.objects.write_buf(kind, data).map_err(unwritable);
+        }
+        // gix would write anew what is there, and a loss of power might then take it from whoever had it.
+        crate::git::loose::store(&self.objects, kind, data, id).map_err(unwritable)?;
+        Ok(id)
     }
+}
+
+/// A handle whose new objects stay in memory: for trees that can be made again at any time.
+pub fn in_memory(repo: &gix::Repository) -> gix::Repository {
+    use gix::objs::Write as _;
+    let repo = repo.clone().with_object_memory();
+    // A handle does not say where it writes to, only how much is in its memory already.
+    let _ = repo.objects.write_buf(gix::objs::Kind::Blob, b"");
+    repo
 }
 
 #[cfg(test)]

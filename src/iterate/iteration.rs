@@ -8,6 +8,7 @@ use super::credential::Minted;
 use super::holdout::Held;
 use super::session::{Session, halt_body, verified_tip};
 use super::tamper;
+use crate::crash;
 use crate::decide;
 use crate::error::{Error, Kind, Result, ResultExt};
 use crate::git::{Durability, Expect};
@@ -191,6 +192,7 @@ impl Session<'_> {
             worktree::checkout(repo.gix(), base_tree, linked.path(), worktree::CheckoutOptions::default())?;
         self.open_history(&linked, draft.base, &manifest)?;
         self.copy_warm(linked.path())?;
+        crash::point("worktree:filled");
 
         // Where the repository is not even there for the worker, what changes in it is somebody else's doing.
         let private = crate::sandbox::has_private_root(self.adapter);
@@ -246,7 +248,7 @@ impl Session<'_> {
         }
 
         // The tree of the check can be made again from the candidate and the contract; it need not be kept.
-        let trees = repo.gix().clone().with_object_memory();
+        let trees = crate::guard::tree::in_memory(repo.gix());
         let check_tree = check_tree_in(&trees, &self.guards, tree)
             .or_internal(|| "the tree of the check cannot be made".to_owned())?;
         (self.say)(&format!("{}: iteration {}: check", self.id, draft.iteration));
@@ -272,10 +274,18 @@ impl Session<'_> {
 
     /// Makes the candidate of `tree`, moves `head` to it and looks at what it changed.
     pub(super) fn take_candidate(&self, draft: &mut Draft, tree: Oid) -> Result<()> {
+        let unreadable = || format!("green {} cannot be read", draft.base);
+        let base_tree = self.repo.commit_tree(draft.base.0).or_workspace(unreadable)?;
+        self.repo
+            .remember_tree(tree.0, Some(base_tree))
+            .or_workspace(|| format!("the tree {tree} of the candidate cannot be read"))?;
+        crash::point("candidate:snapshot");
         let candidate = self.make_candidate(draft, tree)?;
+        crash::point("candidate:made");
         draft.candidate = Some(candidate);
         draft.candidate_tree = Some(tree);
         self.move_head(candidate, draft.base)?;
+        crash::point("head:moved");
         let judged = judge_tree(self.repo, &self.guards, draft.base, tree)
             .or_internal(|| format!("candidate {candidate} cannot be judged"))?;
         draft.guards = guards_receipt(&judged, &draft.guards.tampered, &draft.guards.left_out);
@@ -305,6 +315,7 @@ impl Session<'_> {
         draft.check = Some(observed.receipt);
         draft.facts.check = Some(observed.evidence);
         draft.evidence.extend(run.into_evidence(observed.tests_json));
+        crash::point("check:judged");
         Ok(())
     }
 
@@ -351,9 +362,9 @@ impl Session<'_> {
             to: Some(candidate.0),
             message: "loop: candidate".to_owned(),
         };
-        self.repo
-            .move_refs(&[change], self.now())
-            .or_workspace(|| format!("{head} cannot be moved to the candidate"))
+        self.repo.move_refs(&[change], self.now()).map_err(|error| {
+            Error::from(error).while_doing(format!("{head} cannot be moved to the candidate"))
+        })
     }
 
     /// Turns the draft into one that is recorded as rejected because it was interrupted.
@@ -439,6 +450,7 @@ impl Session<'_> {
                 self.repo.read_ref(notes.as_ref()).or_workspace(|| format!("{notes} cannot be read"))?;
             let who = crate::git::signature(now);
             let to = self.repo.append_note_line(before, candidate.0, &line, &who, Durability::Fast)?;
+            crash::point("note:written");
             let expect = before.map_or(Expect::Absent, Expect::Exactly);
             moves.push(Move { name: notes, expect, to: Oid(to) });
         }
@@ -495,7 +507,7 @@ impl Session<'_> {
         };
         self.repo
             .move_refs(&[change], self.now())
-            .or_workspace(|| "the ledger could not be restored".to_owned())
+            .map_err(|error| Error::from(error).while_doing("the ledger could not be restored"))
     }
 
     /// Whether `tip` continues our ledger: ours is among its records.

@@ -11,6 +11,7 @@
 //! | `commands` | the worker and the check as processes, and what they left |
 //! | `holdout` | the second check that no worker can see: its folder, where it may lie, its run |
 //! | `places`, `cleaner` | the folders of one environment, and their removal |
+//! | [`leftovers`] | what runners that have ended left on this machine |
 //! | [`context`] | what a worker is given to read |
 //! | [`tamper`] | what a worker must leave alone besides files |
 //! | [`outside`] | iterations whose worker, or also whose check, runs elsewhere |
@@ -26,6 +27,7 @@ mod credential;
 mod holdout;
 pub mod interrupt;
 mod iteration;
+pub mod leftovers;
 pub mod outside;
 mod places;
 pub mod preflight;
@@ -36,4 +38,5 @@ pub mod start;
 pub mod tamper;
 mod watch;
 
+pub use places::Places;
 pub use session::{RunEnd, Session, SessionOptions};

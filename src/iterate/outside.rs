@@ -258,7 +258,7 @@ impl Session<'_> {
         if self.decides_without_check(&draft) {
             return Ok(draft);
         }
-        let trees = repo.gix().clone().with_object_memory();
+        let trees = crate::guard::tree::in_memory(repo.gix());
         let check_tree = check_tree_in(&trees, &self.guards, tree)
             .or_internal(|| "the tree of the check cannot be made".to_owned())?;
         let runs = match &brought.verdict {

@@ -3,8 +3,10 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::leftovers::{Sweep, sweep_worktrees};
 use crate::canonical;
 use crate::contract::Contract;
+use crate::crash;
 use crate::error::{Error, Result, ResultExt};
 use crate::git::LoopId;
 use crate::git::Repo;
@@ -39,48 +41,40 @@ impl Places {
         Ok(Self { worktrees, private, warm })
     }
 
-    /// The folder of this repository's worktrees, for this user alone.
+    /// The folder of this repository's worktrees, for this user alone; it is made if need be.
     pub fn folder(repo: &Repo, host: &HostEnv) -> Result<PathBuf> {
         let configured = repo.config().loop_worktree_dir()?;
-        let cache = cache_home(host)?;
+        // Where it is configured nobody needs a home.
+        let cache = match &configured {
+            Some(folder) => folder.clone(),
+            None => cache_home(host)?,
+        };
         Ok(worktree_folder(repo.common_dir(), configured.as_deref(), &cache)?)
     }
 
-    /// Removes the worktrees of runners that have ended, and what else runners of loop `id` left: whoever calls this
-    /// holds the loop's lock, so none of them is alive.
+    /// Removes the worktrees of runners that have ended, and what else runners of this repository left. Whoever calls this holds the
+    /// lock of loop `id`. What cannot be removed is in nobody's way: no name is used twice.
     pub fn reclaim(&self, repo: &Repo, id: &LoopId) -> Result<Vec<String>> {
-        let removed = worktree::reclaim(repo.gix(), &self.worktrees, false)?.removed;
-        let (ours, unfinished) = (format!("{}{id}-", worktree::NAME_PREFIX), format!("{id}-"));
-        let entries = fs::read_dir(&self.worktrees)
-            .or_workspace(|| format!("{} cannot be read", self.worktrees.display()))?;
-        for entry in entries.flatten() {
-            let name = entry.file_name().to_string_lossy().into_owned();
-            let scratch = name
-                .strip_prefix(&ours)
-                .and_then(|rest| rest.strip_suffix(SCRATCH))
-                .is_some_and(is_environment);
-            let layer = name.strip_prefix(&unfinished).is_some_and(|rest| rest.as_bytes().ends_with(b".new"));
-            if scratch || layer {
-                worktree::remove_all(&entry.path())?;
-            }
-        }
-        Ok(removed)
+        let how = Sweep { mine: Some(id), ..Sweep::default() };
+        let swept = sweep_worktrees(repo, &self.worktrees, how)?;
+        Ok(swept.removed.into_iter().filter(|one| one.kind == "worktree").map(|one| one.name).collect())
     }
 
     /// A fresh folder for everything of one step but its worktree.
     pub fn scratch(&self, name: &str) -> Result<Scratch> {
         let root = self.worktrees.join(format!("{name}{SCRATCH}"));
         make_private(&root)?;
+        crash::point("scratch:made");
         Ok(Scratch { root })
     }
 }
 
 /// How the name of a scratch folder ends.
-const SCRATCH: &str = ".tmp";
+pub(super) const SCRATCH: &str = ".tmp";
 
 /// Whether this is what follows the id of a loop in the name of one of its environments. Ids may hold dashes, so
 /// `fix-2` must not be taken for an environment of `fix`.
-fn is_environment(rest: &str) -> bool {
+pub(super) fn is_environment(rest: &str) -> bool {
     // The second and later runs of a check have their number behind it.
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let numbered = rest.rsplit_once('-').filter(|(name, number)| name.ends_with("-check") && digits(number));

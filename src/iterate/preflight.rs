@@ -15,7 +15,9 @@ use crate::error::{Error, Result, ResultExt};
 use crate::git::{LoopId, Repo};
 use crate::host::HostEnv;
 use crate::oid::Oid;
+use crate::render::line::bytes;
 use crate::sandbox::toolchain::{self, Toolchain};
+use crate::worktree;
 
 /// Programs that run the file that their first argument names.
 const INTERPRETERS: [&str; 8] = ["sh", "bash", "dash", "zsh", "ksh", "ash", "python", "python3"];
@@ -67,7 +69,26 @@ impl Session<'_> {
     /// Fails if the transaction that ends an iteration could not be made: it comes after the worker was paid. Asked
     /// before each of them, as somebody may have moved or locked a ref meanwhile.
     pub(super) fn can_record(&self) -> Result<()> {
+        let least = self.repo.config().loop_min_free_space()?;
+        for place in [self.repo.common_dir(), &self.places.worktrees] {
+            has_space(place, least)?;
+        }
         can_record(self.repo, &self.id, self.tip.state.last_green_commit)
+    }
+}
+
+/// Fails if less than `least` bytes are free at `place`: a worker is paid for nothing if what it made cannot be kept.
+fn has_space(place: &Path, least: u64) -> Result<()> {
+    match worktree::free_bytes(place) {
+        Some(free) if free < least => Err(Error::workspace(format!(
+            "disk_low: {} are free in {}, less than {}",
+            bytes(free),
+            place.display(),
+            bytes(least)
+        ))
+        .hint("make room; what runners that have ended left: git loop prune --dry-run")
+        .hint("or ask for less: git config loop.minFreeSpace 10m")),
+        _ => Ok(()),
     }
 }
 

@@ -2,15 +2,20 @@
 //! put right from the ledger before anything new is done.
 
 use std::fs;
+use std::io;
 use std::path::PathBuf;
 
 use super::iteration::Draft;
 use super::session::Session;
-use crate::error::{Result, ResultExt};
-use crate::git::{Expect, RefChange};
+use crate::crash;
+use crate::error::{Error, Result, ResultExt};
+use crate::git::{Durability, Expect, RefChange};
+use crate::ledger::load::RecordCommit;
+use crate::ledger::record::{Body, Kind};
 use crate::ledger::rederive::{candidate_message, changes_receipt, fill, guards_receipt, judge_tree};
 use crate::money::MicroUsd;
 use crate::oid::Oid;
+use crate::render::line::plural;
 use crate::sign::parse_signed;
 
 /// Why an iteration is abandoned that nobody can go on with.
@@ -20,12 +25,18 @@ impl Session<'_> {
     /// Closes an iteration that a dead runner left open, repairs `head` and removes leftover worktrees.
     /// With `keep_open` an open iteration is left to whoever announced it.
     pub(super) fn recover(&mut self, keep_open: bool) -> Result<()> {
+        self.repo.sweep_ref_locks();
         for name in self.places.reclaim(self.repo, &self.id)? {
             (self.say)(&format!("{}: removed the worktree {name} of a runner that has ended", self.id));
         }
+        let private = &self.places.private;
+        self.forget_old_journals().or_workspace(|| format!("{} cannot be tidied", private.display()))?;
+        crash::point("recover:reclaimed");
+        self.repair_notes()?;
         self.revoke_left();
         if self.tip.state.checkpoint.is_some() && !keep_open {
             self.close_open_iteration(RUNNER_ENDED)?;
+            crash::point("recover:closed");
         }
         if let Some(due) = self.tip.state.due_halt.clone() {
             self.halt(due.by, due.halt_reason, &due.reason)?;
@@ -84,6 +95,52 @@ impl Session<'_> {
             .then_some(Oid(signed.commit.tree))
     }
 
+    /// Adds the receipts that the notes lack: a process that was killed between two refs of a transaction has moved the
+    /// ledger and not the notes. Receipts before one that is there were added with theirs.
+    fn repair_notes(&self) -> Result<()> {
+        let unreadable = || "the last records cannot be read".to_owned();
+        let name = self.id.refs().notes();
+        let before = self.repo.read_ref(name.as_ref())?;
+        let mut missing = Vec::new();
+        let mut current = Some(self.tip.id);
+        while let Some(id) = current {
+            let commit = RecordCommit::read(self.repo, id.0).or_workspace(unreadable)?;
+            current = commit.prev().map(Oid);
+            if !commit.is(Kind::Iteration) {
+                continue;
+            }
+            let (record, _) = commit.record(self.repo).or_workspace(unreadable)?;
+            let Body::Iteration(body) = record.body else { continue };
+            let Some(candidate) = body.receipt.candidate else { continue };
+            let line = crate::canonical::compact_json(&body.receipt);
+            // Notes in the middle of a merge by hand, or that are none, are told of where an iteration is about to begin.
+            let Ok(lines) = self.repo.read_note_lines(before, candidate.0) else { return Ok(()) };
+            if lines.contains(&line) {
+                break;
+            }
+            missing.push((candidate.0, line));
+        }
+        if missing.is_empty() || self.repo.check_no_notes_merge(name.as_ref()).is_err() {
+            return Ok(());
+        }
+        missing.reverse();
+        let lines: Vec<_> = missing.iter().map(|(candidate, line)| (*candidate, line.as_str())).collect();
+        let who = crate::git::signature(self.now());
+        let to = self.repo.append_note_lines(before, &lines, &who, Durability::Fast)?;
+        let change = RefChange {
+            name: name.clone(),
+            expect: Expect::just(before),
+            to: Some(to),
+            message: "loop: repair".to_owned(),
+        };
+        self.repo
+            .move_refs(&[change], self.now())
+            .map_err(|error| Error::from(error).while_doing(format!("{name} cannot be repaired")))?;
+        let count = plural(lines.len() as u64, "receipt was", "receipts were");
+        (self.say)(&format!("{}: {count} added to {name} from the ledger", self.id));
+        Ok(())
+    }
+
     /// Puts `head` where the ledger says, and says so if it was somewhere else.
     pub(super) fn repair_head(&self) -> Result<()> {
         if self.reset_head()? {
@@ -106,7 +163,9 @@ impl Session<'_> {
             to: Some(green.0),
             message: "loop: repair".to_owned(),
         };
-        self.repo.move_refs(&[change], self.now()).or_workspace(|| format!("{head} cannot be repaired"))?;
+        self.repo
+            .move_refs(&[change], self.now())
+            .map_err(|error| Error::from(error).while_doing(format!("{head} cannot be repaired")))?;
         Ok(true)
     }
 
@@ -114,14 +173,33 @@ impl Session<'_> {
     pub(super) fn journal(&self, draft: &Draft) -> Result<()> {
         let Some(usd) = draft.cost.usd.filter(|usd| *usd > MicroUsd::ZERO) else { return Ok(()) };
         let path = self.journal_path(&draft.environment_id);
-        fs::write(&path, format!("{}\n", usd.micros()))
+        self.repo
+            .write_durably(&path, format!("{}\n", usd.micros()).as_bytes())
             .or_workspace(|| format!("{} cannot be written", path.display()))
+            .map_err(|error| error.hint("check the free space and who may write there"))?;
+        crash::point("cost:journalled");
+        Ok(())
     }
 
     /// What an environment is noted to have cost.
     pub(super) fn journalled(&self, environment_id: &str) -> Option<MicroUsd> {
         let text = fs::read_to_string(self.journal_path(environment_id)).ok()?;
-        text.trim().parse().ok().map(MicroUsd::from_micros)
+        // Without its end it may be a smaller number.
+        text.strip_suffix('\n')?.parse().ok().map(MicroUsd::from_micros)
+    }
+
+    /// Removes what dead runners noted of environments that are recorded by now; whoever calls this holds the loop's lock.
+    pub(super) fn forget_old_journals(&self) -> io::Result<()> {
+        let open = self.tip.state.checkpoint.as_ref().map(|open| format!("{}.cost", open.environment_id));
+        for entry in fs::read_dir(&self.places.private)? {
+            let path = entry?.path();
+            let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
+            let unfinished = name.ends_with(".cost.new");
+            if unfinished || (name.ends_with(".cost") && Some(&name) != open.as_ref()) {
+                fs::remove_file(&path)?;
+            }
+        }
+        Ok(())
     }
 
     /// The iteration is recorded; its ledger entry says the same.

@@ -68,6 +68,8 @@ pub fn freeze(
         contract.holdout = Some(terms);
         warnings.extend(told);
     }
+    repo.hold_tree(contract.frozen.tree.0)
+        .or_workspace(|| "the frozen paths cannot be read back".to_owned())?;
     if contract.sandbox.worker_history == History::Open && !contract.sandbox.allowed.contains(&Adapter::None)
     {
         let adapters = contract.sandbox.allowed.iter().map(|adapter| adapter.as_str()).collect::<Vec<_>>();
@@ -113,5 +115,6 @@ pub fn create(
     let tip = draft_contract(repo, &author, contract, body, at)?;
     let head = Move { name: refs.head(), expect: Expect::Absent, to: base };
     publish(repo, refs, None, &tip, vec![head], "loop: start")?;
+    repo.settle()?;
     Ok(tip)
 }

@@ -15,6 +15,7 @@ use super::state::State;
 use super::verify::{Chain, Step, second_parent};
 use crate::at::At;
 use crate::contract::Contract;
+use crate::crash;
 use crate::error::{Error, Result, ResultExt};
 use crate::git::{Bound, Expect, LoopRefs, RefChange, Repo};
 use crate::oid::Oid;
@@ -99,6 +100,12 @@ pub fn draft_contract(
     body: Body,
     now: At,
 ) -> Result<Tip> {
+    // Whoever made the base may not have waited for the disk, and the frozen trees were just written.
+    let unreadable = || format!("the base {} cannot be read", contract.base.commit);
+    repo.restore_lost().or_workspace(unreadable)?;
+    repo.remember_tree(contract.frozen.tree.0, None).or_workspace(unreadable)?;
+    repo.remember_tree(contract.base.tree.0, None).or_workspace(unreadable)?;
+    repo.remember_others(&[contract.base.commit.0]);
     let contract_blob = write(repo, &contract.to_bytes(), Bound::CONTRACT)?;
     let record = Record {
         schema: RECORD_SCHEMA.to_owned(),
@@ -210,6 +217,7 @@ pub fn draft(
     let mut parents = vec![tip.id.0];
     parents.extend(second_parent(&record).map(|id| id.0));
     let id = commit(repo, author, &tip.contract, &record, &files, &parents)?;
+    crash::point("record:drafted");
     Ok(Tip {
         contract: Arc::clone(&tip.contract),
         contract_record: tip.contract_record,
@@ -327,6 +335,11 @@ pub fn publish(
         to: Some(other.to.0),
         message: why.to_owned(),
     }));
-    repo.move_refs(&changes, tip.at)
-        .or_workspace(|| format!("the records of loop `{}` could not be published", tip.contract.loop_id))
+    crash::point("publish:before");
+    let published = repo.move_refs(&changes, tip.at).map_err(|error| {
+        let what = format!("the records of loop `{}` could not be published", tip.contract.loop_id);
+        Error::from(error).while_doing(what)
+    });
+    crash::point("publish:after");
+    published
 }

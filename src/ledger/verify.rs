@@ -207,6 +207,11 @@ pub enum Reason {
 impl From<VerifyError> for Error {
     fn from(error: VerifyError) -> Self {
         let id = error.loop_id.clone();
+        if let Reason::Time(_) = *error.reason {
+            return Self::invariant(error.to_string())
+                .hint("see whether the clock of this machine is right: date -u")
+                .hint(format!("compare with another clone: git log --first-parent refs/loops/{id}/ledger"));
+        }
         Self::invariant(error.to_string()).hint(format!(
             "do not build on it; compare with another clone: git log --first-parent refs/loops/{id}/ledger"
         ))

@@ -30,11 +30,17 @@ mod sys;
 mod tests;
 pub mod warm;
 
+/// How many bytes can still be written to the file system of `path`; `None` where the system does not say.
+pub fn free_bytes(path: &std::path::Path) -> Option<u64> {
+    sys::free_bytes(path).ok()
+}
+
 pub use checkout::{CheckoutOptions, CheckoutStats, checkout};
 pub use error::WorktreeError;
 pub use ignore::BaseIgnores;
 pub use index::write_index;
 pub use manifest::{MAX_DEPTH, MAX_ENTRIES, Manifest};
+pub(crate) use owner::{has_ended, process_space};
 pub use reclaim::{Reclaimed, reclaim};
 pub use registration::{LinkedWorktree, NAME_PREFIX, worktree_folder, worktree_name};
 pub use remove::remove_all;

@@ -9,6 +9,7 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
+use std::time::{Duration, Instant};
 
 use super::error::WorktreeError;
 use super::sys;
@@ -115,6 +116,16 @@ impl Owner {
     }
 }
 
+/// The namespace that the ids of processes here belong to; empty where there is one only.
+pub(crate) fn process_space() -> String {
+    Owner::me().space
+}
+
+/// Whether the process `pid` of this machine and namespace has ended: it is not there, or only not waited for.
+pub(crate) fn has_ended(pid: u32) -> bool {
+    is_zombie(pid) || !sys::process_exists(pid)
+}
+
 fn host() -> String {
     sys::host_name().split_ascii_whitespace().collect()
 }
@@ -187,10 +198,18 @@ impl OwnerFile {
     /// Makes the owner file of `place` and locks it.
     pub fn create(place: &Path, reason: &str) -> Result<Self, WorktreeError> {
         let path = owner_path(place);
-        // Whoever reclaims may see the file before it is locked, take it for an old one and remove it.
-        for _ in 0..8 {
+        // Whoever reclaims may see the file before it is locked, take it for an old one, and remove it once it has removed what it is
+        // about, of which there is nothing. Until then the name is taken.
+        const PATIENCE: Duration = Duration::from_secs(10);
+        let begin = Instant::now();
+        let mut lost = false;
+        while begin.elapsed() < PATIENCE {
             let mut file = match OpenOptions::new().read(true).write(true).create_new(true).open(&path) {
                 Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists && lost => {
+                    std::thread::sleep(Duration::from_millis(1));
+                    continue;
+                }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                     let name = place.file_name().unwrap_or_default().to_string_lossy().into_owned();
                     return Err(WorktreeError::NameTaken { name });
@@ -204,6 +223,7 @@ impl OwnerFile {
                 file.write_all(reason.as_bytes()).and_then(|()| file.write_all(b"\n")).map_err(fail())?;
                 return Ok(Self { path, file });
             }
+            lost = true;
         }
         Err(WorktreeError::io("lock", &path)(io::ErrorKind::WouldBlock.into()))
     }
@@ -281,6 +301,31 @@ mod tests {
             let boxed = Owner { space: "pid:[1]".into(), ..me };
             assert_eq!((boxed.life(), boxed.life_without_lock()), (Life::Unknown, Life::Dead));
         }
+    }
+
+    /// Twenty loops began at the same moment, and one of them was told that its worktree was somebody's.
+    #[test]
+    fn a_file_that_is_taken_for_an_old_one_is_made_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let path = super::owner_path(&dir.path().join("loop-x"));
+                while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                    if let Ok(Ok(taken)) = super::OwnerFile::take_over(&path) {
+                        std::thread::sleep(std::time::Duration::from_micros(300));
+                        taken.remove().unwrap();
+                    }
+                }
+            });
+            let made: Result<Vec<()>, _> = (0..500)
+                .map(|_| {
+                    super::OwnerFile::create(&dir.path().join("loop-x"), &Owner::me().reason(""))?.remove()
+                })
+                .collect();
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            made.unwrap();
+        });
     }
 
     /// A killed runner whose shell has not waited for it yet: its worktree was left to the next command but one.

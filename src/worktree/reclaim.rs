@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use gix::bstr::ByteSlice;
 
@@ -60,7 +61,14 @@ pub fn reclaim(repo: &gix::Repository, folder: &Path, dry_run: bool) -> Result<R
         let Some(owner) =
             fs::read_to_string(admin.join("locked")).ok().and_then(|reason| Owner::parse(&reason))
         else {
-            // Whoever made it, it carries no lock of ours.
+            // Whoever made it, it carries no lock of ours; unless a loss of power took what was written.
+            if is_hollow(&admin, &folder) && !owner_path(&folder.join(&name)).exists() {
+                if dry_run {
+                    done.removed.push(name);
+                } else {
+                    done.note(&name, remove_registration(&admin));
+                }
+            }
             continue;
         };
         if let Some(elsewhere) = place_of(&admin).filter(|place| owner_path(place).exists())
@@ -89,6 +97,18 @@ pub fn reclaim(repo: &gix::Repository, folder: &Path, dry_run: bool) -> Result<R
         }
     }
     Ok(done)
+}
+
+/// Whether a registration is one of ours whose files lost their content, or never came to be. One that somebody is about
+/// to fill is not that old.
+fn is_hollow(admin: &Path, folder: &Path) -> bool {
+    const OLD: Duration = Duration::from_secs(60);
+    let empty = |name: &str| fs::metadata(admin.join(name)).map_or(true, |meta| meta.len() == 0);
+    let old = fs::metadata(admin)
+        .and_then(|meta| meta.modified())
+        .is_ok_and(|at| at.elapsed().is_ok_and(|age| age > OLD));
+    let was_ours = empty("gitdir") || place_of(admin).is_some_and(|place| place.parent() == Some(folder));
+    old && empty("locked") && was_ours
 }
 
 impl Reclaimed {

@@ -18,6 +18,7 @@ use super::remove::remove_all;
 use super::sealed::{self, SealOptions};
 #[cfg(unix)]
 use super::sys;
+use crate::crash;
 
 /// How the names of our worktrees begin.
 pub const NAME_PREFIX: &str = "loop-";
@@ -110,11 +111,13 @@ impl LinkedWorktree {
         let reason = Owner::me().reason(remark);
 
         let owner = OwnerFile::create(&place, &reason)?;
+        crash::point("worktree:owned");
         // Nothing that existed before is ever removed: neither a folder nor a registration of this name.
         let made = if place.symlink_metadata().is_ok() {
             Err(WorktreeError::NameTaken { name: name.to_owned() })
         } else {
             register(&admin, &place, head, &reason).and_then(|()| {
+                crash::point("worktree:registered");
                 fs::create_dir(&place).map_err(|error| {
                     let _ = remove_registration(&admin);
                     WorktreeError::io("make the folder", &place)(error)
@@ -122,7 +125,10 @@ impl LinkedWorktree {
             })
         };
         match made {
-            Ok(()) => Ok(Self { name: name.to_owned(), place, admin, owner: Some(owner) }),
+            Ok(()) => {
+                crash::point("worktree:made");
+                Ok(Self { name: name.to_owned(), place, admin, owner: Some(owner) })
+            }
             Err(error) => {
                 let _ = owner.remove();
                 Err(error)
@@ -191,9 +197,13 @@ impl Drop for LinkedWorktree {
 /// Removes the folder, the registration, and then the owner file.
 pub(super) fn remove_parts(place: &Path, admin: &Path, owner: OwnerFile) -> Result<(), WorktreeError> {
     let place_gone = remove_all(place);
+    crash::point("worktree:emptied");
     let admin_gone = remove_registration(admin);
+    crash::point("worktree:unregistered");
     place_gone.and(admin_gone)?;
-    owner.remove()
+    owner.remove()?;
+    crash::point("worktree:removed");
+    Ok(())
 }
 
 /// Removes a registration, and like git the folder of all registrations if it was the last one.
@@ -248,6 +258,7 @@ fn try_register(admin: &Path, place: &Path, head: ObjectId, reason: &str) -> Res
         }
         other => other.map_err(WorktreeError::io("make the folder", admin))?,
     }
+    crash::point("worktree:registering");
     // First of all the lock: `git worktree prune` leaves alone what has one.
     let written = write_new(&admin.join("locked"), &[reason.as_bytes(), b"\n"])
         .and_then(|()| write_new(&admin.join("commondir"), &[b"../..\n"]))

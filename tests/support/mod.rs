@@ -1,5 +1,7 @@
 //! A hermetic place for one test: a home, keys, a repository, and nothing of the machine's configuration.
 
+pub mod crash;
+pub mod disk;
 pub mod scenario;
 
 use std::collections::BTreeMap;
@@ -103,7 +105,9 @@ impl TestEnv {
             }
         }
         let this = Self { dir, repo, env };
-        fs::write(this.home().join("gitconfig"), "[init]\n\tdefaultBranch = main\n").unwrap();
+        // Waiting for the disk is tested where it matters, in `power`; everywhere else it only takes time.
+        let config = "[init]\n\tdefaultBranch = main\n[loop]\n\tfsync = false\n";
+        fs::write(this.home().join("gitconfig"), config).unwrap();
         fs::create_dir_all(&this.repo).unwrap();
         let mut arguments = vec!["init", "--quiet"];
         arguments.extend(init);

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use super::super::shim::{HookName, is_ours};
 use super::InstallError;
+use crate::crash;
 
 /// What stands at a hook's place.
 pub(super) enum Found {
@@ -60,10 +61,11 @@ pub(super) fn put_aside(file: &Path, chained: &Path, content: Option<&[u8]>) -> 
     }
     let is_link = file.symlink_metadata().is_ok_and(|meta| meta.is_symlink());
     // Not every system links symlinks themselves, and not every file system has links.
-    if !is_link && fs::hard_link(file, chained).is_ok() {
-        return Ok(());
+    if is_link || fs::hard_link(file, chained).is_err() {
+        fs::rename(file, chained).map_err(super::io_error("put aside", file))?;
     }
-    fs::rename(file, chained).map_err(super::io_error("put aside", file))
+    crash::point("hook:aside");
+    Ok(())
 }
 
 pub(super) fn write_script(dir: &Path, file: &Path, script: &[u8]) -> Result<(), InstallError> {

@@ -28,6 +28,7 @@ use std::time::{Duration, Instant};
 use super::capture::Capture;
 use super::disk::DiskWatch;
 use super::{Captured, Command, Ended, Exit, INTERRUPT_GRACE, SandboxError, TERM_GRACE};
+use crate::crash;
 
 /// How often the interrupt flag is looked at.
 const TICK: Duration = Duration::from_millis(50);
@@ -109,6 +110,7 @@ fn pump(
     disk: &mut DiskWatch,
     interrupt: &AtomicBool,
 ) -> Result<Seen, SandboxError> {
+    crash::point("command:running");
     let Streams { mut stdin, stdout, stderr } = streams;
     let mut input = command.stdin.as_slice();
     let mut readers = [
@@ -223,6 +225,7 @@ fn pump(
         }
     };
 
+    crash::point("command:ended");
     // What is in the pipes now is all there will be. Should anybody hold a pipe that we could not end, it is not waited for.
     for (at, reader) in readers.iter_mut().enumerate() {
         if let Some((mut file, mut capture)) = reader.take() {

@@ -100,6 +100,10 @@ pub(in crate::worktree) fn process_exists(_: u32) -> bool {
     true
 }
 
+pub(in crate::worktree) fn free_bytes(_: &Path) -> io::Result<u64> {
+    unsupported()
+}
+
 pub(in crate::worktree) fn host_name() -> String {
     String::new()
 }

@@ -381,6 +381,22 @@ pub(in crate::worktree) fn process_exists(pid: u32) -> bool {
             || io::Error::last_os_error().raw_os_error() == Some(libc::EPERM))
 }
 
+/// How many bytes somebody without privileges can still write to the file system of `path`.
+pub(in crate::worktree) fn free_bytes(path: &Path) -> io::Result<u64> {
+    let path = CString::new(path.as_os_str().as_bytes())?;
+    // SAFETY: `statvfs` is plain data, and the string ends in a zero.
+    let stat = unsafe {
+        let mut stat: libc::statvfs = std::mem::zeroed();
+        if libc::statvfs(path.as_ptr(), &raw mut stat) != 0 {
+            return Err(io::Error::last_os_error());
+        }
+        stat
+    };
+    #[allow(clippy::useless_conversion, clippy::unnecessary_cast, reason = "other systems have other widths")]
+    let (blocks, size) = (stat.f_bavail as u64, stat.f_frsize as u64);
+    Ok(blocks.saturating_mul(size))
+}
+
 /// The name of this machine.
 pub(in crate::worktree) fn host_name() -> String {
     let mut buf = [0u8; 256];

@@ -1,0 +1,256 @@
+//! What runners that have ended left on this machine: found, counted and removed. Only what is certainly ours and certainly
+//! nobody's any more is touched: worktrees by their owner files, everything else under the lock of its loop, looked at again once
+//! that is held.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use super::places::{SCRATCH, is_environment};
+use crate::at::At;
+use crate::error::{Error, Result, ResultExt};
+use crate::git::{LoopId, LoopLock, Repo};
+use crate::ledger::glance::glance;
+use crate::ledger::state::Phase;
+use crate::ledger::trust::TrustRoot;
+use crate::worktree::{self, NAME_PREFIX};
+
+/// One thing that was left.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Leftover {
+    /// `worktree`, `folder`, `warm`, `waypoint`, `lock` or `journal`.
+    pub kind: &'static str,
+    /// Its name: of a worktree as git lists it, else of the file or folder.
+    pub name: String,
+    /// What it takes on the disk, in bytes; 0 if that was not asked for.
+    pub bytes: u64,
+}
+
+/// What was done about what was left.
+#[derive(Debug, Default)]
+pub struct Swept {
+    /// Removed, or to be removed.
+    pub removed: Vec<Leftover>,
+    /// Left alone: name and why.
+    pub kept: Vec<(String, String)>,
+    /// What could not be removed: name and why.
+    pub failed: Vec<(String, String)>,
+}
+
+/// How to sweep.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Sweep<'a> {
+    /// The loop whose lock the caller holds.
+    pub mine: Option<&'a LoopId>,
+    /// Remove nothing.
+    pub dry_run: bool,
+    /// Count bytes.
+    pub measure: bool,
+}
+
+/// Sweeps the folder of worktrees: worktrees with their registrations, and the folders of steps.
+pub fn sweep_worktrees(repo: &Repo, worktrees: &Path, how: Sweep<'_>) -> Result<Swept> {
+    let mut swept = Swept::default();
+    // Counted before, as nothing is there to be counted after.
+    let sizes = |name: &str| if how.measure { size_of(&worktrees.join(name)) } else { 0 };
+    let seen: Vec<(String, u64)> = if how.measure {
+        worktree::reclaim(repo.gix(), worktrees, true)?
+            .removed
+            .into_iter()
+            .map(|name| (name.clone(), sizes(&name)))
+            .collect()
+    } else {
+        Vec::new()
+    };
+    let reclaimed = worktree::reclaim(repo.gix(), worktrees, how.dry_run)?;
+    for name in reclaimed.removed {
+        let bytes = seen.iter().find(|(known, _)| *known == name).map_or(0, |(_, bytes)| *bytes);
+        swept.removed.push(Leftover { kind: "worktree", name, bytes });
+    }
+    swept.kept.extend(reclaimed.kept.into_iter().map(|(name, why)| (name, why.to_owned())));
+    swept.failed.extend(reclaimed.failed);
+    // Scratch folders look like worktrees without an owner file; they are judged below.
+    swept.kept.retain(|(name, _)| !name.ends_with(SCRATCH));
+    for name in names(worktrees)? {
+        // A waypoint that was never finished; nobody takes a minute to write one.
+        if name.starts_with(".verified-") && is_old(&worktrees.join(&name)) {
+            remove("waypoint", worktrees, &name, how, &mut swept);
+            continue;
+        }
+        let Some(id) = loop_of_scratch(&name).or_else(|| loop_of_unfinished(&name)) else { continue };
+        with_lock(repo, &id, how, &name, &mut swept, |swept| {
+            remove("folder", worktrees, &name, how, swept);
+        });
+    }
+    Ok(swept)
+}
+
+/// Sweeps everything: besides [`sweep_worktrees`] warm layers of loops that are over or not here, locks of refs, tokens of locks, and
+/// the cost journals of loops that are not here.
+pub fn sweep(repo: &Repo, worktrees: &Path, trust: &TrustRoot, dry_run: bool) -> Result<Swept> {
+    let how = Sweep { mine: None, dry_run, measure: true };
+    let mut swept = sweep_worktrees(repo, worktrees, how)?;
+    for name in names(worktrees)? {
+        let Some(id) = loop_of_warm(&name) else { continue };
+        if is_needed(repo, &id, trust) {
+            swept.kept.push((name, format!("loop {id} goes on with it")));
+            continue;
+        }
+        with_lock(repo, &id, how, &name, &mut swept, |swept| remove("warm", worktrees, &name, how, swept));
+    }
+    for path in repo.left_over_locks(dry_run)? {
+        let name = path.strip_prefix(repo.common_dir()).unwrap_or(&path).display().to_string();
+        swept.removed.push(Leftover { kind: "lock", name, bytes: 0 });
+    }
+    for name in names(worktrees)? {
+        // Where a ledger was verified up to: of a loop that is not here it is of no use to anybody.
+        let Some(id) = name.strip_suffix(".verified").and_then(|id| id.parse::<LoopId>().ok()) else {
+            continue;
+        };
+        if matches!(repo.read_ref(id.refs().ledger().as_ref()), Ok(None)) {
+            remove("waypoint", worktrees, &name, how, &mut swept);
+        }
+    }
+    let loops = repo.common_dir().join("loops");
+    for folder in names(&loops)? {
+        let Ok(id) = folder.parse::<LoopId>() else { continue };
+        let place = loops.join(&folder);
+        for name in names(&place)? {
+            // A loop that is here forgets its own when it goes on.
+            let noted = name.ends_with(".cost") || name.ends_with(".cost.new");
+            if noted && matches!(repo.read_ref(id.refs().ledger().as_ref()), Ok(None)) {
+                with_lock(repo, &id, how, &name, &mut swept, |swept| {
+                    remove("journal", &place, &name, how, swept)
+                });
+            }
+        }
+    }
+    Ok(swept)
+}
+
+/// Does `act` under the lock of a loop, or says who has it.
+fn with_lock(
+    repo: &Repo,
+    id: &LoopId,
+    how: Sweep<'_>,
+    name: &str,
+    swept: &mut Swept,
+    act: impl FnOnce(&mut Swept),
+) {
+    if how.mine == Some(id) {
+        return act(swept);
+    }
+    let lock = if how.dry_run {
+        // Nothing is made, not even the file of a lock.
+        LoopLock::holder(repo.common_dir(), id).map(|holder| holder.is_none().then_some(None))
+    } else {
+        LoopLock::borrow(repo.common_dir(), id).map(|lock| lock.map(Some))
+    };
+    match lock {
+        Ok(Some(_lock)) => act(swept),
+        Ok(None) => swept.kept.push((name.to_owned(), format!("loop {id} is being run"))),
+        Err(error) => swept.failed.push((name.to_owned(), Error::from(error).chain())),
+    }
+}
+
+fn remove(kind: &'static str, folder: &Path, name: &str, how: Sweep<'_>, swept: &mut Swept) {
+    let path = folder.join(name);
+    // Whoever had the lock before us may have removed it.
+    if path.symlink_metadata().is_err() {
+        return;
+    }
+    let bytes = if how.measure { size_of(&path) } else { 0 };
+    match if how.dry_run { Ok(()) } else { worktree::remove_all(&path) } {
+        Ok(()) => swept.removed.push(Leftover { kind, name: name.to_owned(), bytes }),
+        Err(error) => swept.failed.push((name.to_owned(), Error::from(error).chain())),
+    }
+}
+
+/// Whether a loop may go on. One that cannot be read is nothing to decide by.
+fn is_needed(repo: &Repo, id: &LoopId, trust: &TrustRoot) -> bool {
+    match repo.read_ref(id.refs().ledger().as_ref()) {
+        Ok(None) => false,
+        Ok(Some(tip)) => {
+            glance(repo, id, tip, trust, At::now()).map_or(true, |seen| seen.state.phase != Phase::Halted)
+        }
+        Err(_) => true,
+    }
+}
+
+/// The loop of `loop-<id>-<environment>.tmp`.
+fn loop_of_scratch(name: &str) -> Option<LoopId> {
+    let rest = name.strip_prefix(NAME_PREFIX)?.strip_suffix(SCRATCH)?;
+    // Ids may hold dashes, and so do the names of a check's environments: the first cut that fits is the longest environment.
+    rest.match_indices('-')
+        .find(|(at, _)| is_environment(&rest[at + 1..]))
+        .and_then(|(at, _)| rest[..at].parse().ok())
+}
+
+/// The loop of `<id>-<hash>.warm`.
+fn loop_of_warm(name: &str) -> Option<LoopId> {
+    let (id, hash) = name.strip_suffix(".warm")?.rsplit_once('-')?;
+    (hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| id.parse().ok())?
+}
+
+/// The loop of `<id>-<hash>.new`, a warm layer that was never finished.
+fn loop_of_unfinished(name: &str) -> Option<LoopId> {
+    loop_of_warm(&format!("{}.warm", name.strip_suffix(".new")?))
+}
+
+/// The names in a folder, sorted; a folder that is missing has none.
+fn names(folder: &Path) -> Result<Vec<String>> {
+    let entries = match fs::read_dir(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+        other => other.or_workspace(|| format!("{} cannot be read", folder.display()))?,
+    };
+    let mut names: Vec<String> =
+        entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    names.sort_unstable();
+    Ok(names)
+}
+
+fn is_old(path: &Path) -> bool {
+    const MINUTE: Duration = Duration::from_secs(60);
+    let modified = path.symlink_metadata().and_then(|meta| meta.modified());
+    modified.is_ok_and(|at| at.elapsed().is_ok_and(|age| age > MINUTE))
+}
+
+/// What a file or folder holds, in bytes. No link is followed, and what cannot be looked at counts nothing.
+fn size_of(path: &Path) -> u64 {
+    let mut open: Vec<PathBuf> = vec![path.to_owned()];
+    let mut bytes = 0_u64;
+    while let Some(path) = open.pop() {
+        match path.symlink_metadata() {
+            Ok(meta) if meta.is_dir() => {
+                open.extend(fs::read_dir(&path).into_iter().flatten().flatten().map(|entry| entry.path()));
+            }
+            Ok(meta) => bytes = bytes.saturating_add(meta.len()),
+            Err(_) => {}
+        }
+    }
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{loop_of_scratch, loop_of_unfinished, loop_of_warm};
+
+    #[test]
+    fn a_name_says_whose_it_is() {
+        let scratch = |name: &str| loop_of_scratch(name).map(|id| id.to_string());
+        let of = |id: &str| Some(id.to_owned());
+        assert_eq!(scratch("loop-fix-0123456789abcdef.tmp"), of("fix"));
+        assert_eq!(scratch("loop-fix-2-0123456789abcdef-check.tmp"), of("fix-2"));
+        assert_eq!(scratch("loop-fix-0123456789abcdef-check-3.tmp"), of("fix"));
+        assert_eq!(scratch("loop-fix-baseline-check.tmp"), of("fix"));
+        for other in
+            ["loop-fix.tmp", "loop-fix-0123.tmp", "fix-0123456789abcdef.tmp", "loop-fix-0123456789abcdef"]
+        {
+            assert_eq!(scratch(other), None, "{other}");
+        }
+        assert_eq!(loop_of_warm("a-b-0123456789abcdef.warm").map(|id| id.to_string()), of("a-b"));
+        assert_eq!(loop_of_unfinished("a-0123456789abcdef.new").map(|id| id.to_string()), of("a"));
+        assert_eq!(loop_of_warm("a-0123456789abcdeg.warm"), None);
+    }
+}

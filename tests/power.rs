@@ -1,0 +1,155 @@
+//! A loss of power: whatever was not waited for may be gone, and what was announced must be there.
+#![cfg(target_os = "linux")]
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::time::{Duration, SystemTime};
+
+use crate::support::crash::{paid, remove, sound, tidy, walk};
+use crate::support::disk::{CALLS, Disk, Recording, Survives};
+use crate::support::{TestEnv, tool};
+
+/// Records a whole loop, from its start to its halt.
+fn record(env: &TestEnv) -> Recording {
+    let git = env.repo().join(".git");
+    let before = Disk::of(&git);
+    let log = env.root().join("calls");
+    let program = env!("CARGO_BIN_EXE_git-loop");
+    let mut command = env.command("strace", env.repo());
+    command.args(["-f", "-qq", "-y", "-xx", "-s", "10000000", "-e", "signal=none", "-e", CALLS, "-o"]);
+    command.arg(&log).args(["sh", "-c", &format!("'{program}' start fix && '{program}' run fix")]);
+    let output = env.run_command(&mut command);
+    assert_eq!(output.code, 10, "{output:?}");
+    let recording = Recording::read(&log, &git, before);
+    if let Some(keep) = std::env::var_os("KEEP") {
+        fs::copy(&log, keep).unwrap();
+    }
+    fs::remove_file(log).unwrap();
+    // The model ends where the disk did.
+    let copy = env.root().join("model");
+    recording.at(recording.len()).write(&copy, Survives::Everything);
+    let diff = std::process::Command::new("diff")
+        .args(["-r", "-x", "worktrees"])
+        .arg(&git)
+        .arg(&copy)
+        .output()
+        .unwrap();
+    assert!(diff.status.success(), "the model: {}", String::from_utf8_lossy(&diff.stdout));
+    remove(&copy);
+    recording
+}
+
+/// The machine is back: what survived is older than its start, and the folder of the worktrees is empty.
+fn reboot(env: &TestEnv, recording: &Recording, moment: usize, survives: Survives) {
+    let git = env.repo().join(".git");
+    remove(&git);
+    recording.at(moment).write(&git, survives);
+    let cache = env.home().join("cache");
+    if cache.exists() {
+        remove(&cache);
+    }
+    let before = SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+    let registrations =
+        fs::read_dir(git.join("worktrees")).into_iter().flatten().flatten().map(|entry| entry.path());
+    let locks =
+        walk(&git.join("refs")).into_iter().filter(|path| path.extension().is_some_and(|end| end == "lock"));
+    for path in registrations.chain(locks) {
+        fs::File::open(path).unwrap().set_modified(before).unwrap();
+    }
+}
+
+/// What must hold after the loss.
+fn check(env: &TestEnv, recording: &Recording, moment: usize, survives: Survives) {
+    reboot(env, recording, moment, survives);
+    let printed = recording.printed(moment);
+    // Everything that a ref reaches is there.
+    let reached = env.try_git(&["rev-list", "--objects", "--all", "--quiet"]);
+    assert_eq!(reached.code, 0, "{reached:?}");
+    let there = env.try_git(&["rev-parse", "--verify", "--quiet", "refs/loops/fix/ledger"]).code == 0;
+    assert!(there || !printed.contains("started fix"), "the loop was announced: {printed}");
+    if !there {
+        env.git_loop(&["start", "fix"]).expect_code(0);
+    }
+    let receipts = sound(env, 0, &BTreeMap::new());
+    for number in 1..=9 {
+        let announced = printed.lines().find_map(|line| {
+            let word = line.strip_prefix(&format!("fix: iteration {number} "))?.split(' ').next()?;
+            Some(word.trim_end_matches([':', ',']).to_owned())
+        });
+        if let Some(word) = announced {
+            let receipt = receipts
+                .get(number - 1)
+                .unwrap_or_else(|| panic!("iteration {number} was announced: {printed}"));
+            let status = receipt["decision"]["status"].as_str().unwrap();
+            assert_eq!(
+                word == "accepted",
+                status == "accept" || status == "awaiting_review",
+                "{word}: {receipt}"
+            );
+        }
+    }
+    if printed.contains("ledger tip ") {
+        let tip = printed.rsplit_once("ledger tip ").unwrap().1.lines().next().unwrap();
+        assert_eq!(env.git(&["rev-parse", "refs/loops/fix/ledger"]), tip);
+    }
+    env.git_loop(&["run", "fix"]).expect_code(10);
+    let receipts = sound(env, receipts.len(), &BTreeMap::new());
+    tidy(env, &receipts);
+}
+
+#[test]
+fn a_loss_of_power_takes_nothing_that_was_announced() {
+    if !tool("strace") {
+        return;
+    }
+    let env = TestEnv::new();
+    paid(&env);
+    env.git(&["config", "loop.fsync", "true"]);
+    let recording = record(&env);
+    let decisions = recording.said(|text| text.contains("accepted"));
+    assert_eq!(decisions.len(), 2, "{}", recording.printed(recording.len()));
+    let mut moments = recording.said(|_| true);
+    let syncs = recording.syncs();
+    assert!(syncs.len() > 50, "{} syncs", syncs.len());
+    // Around everything that became durable there is a moment in which it was not, and something that came before it was.
+    let all = std::env::var_os("GIT_LOOP_KILLS").is_some();
+    let step = if all { 1 } else { syncs.len() / 5 };
+    moments.extend(syncs.iter().step_by(step));
+    if !all {
+        // What was just announced is the dearest.
+        moments.retain(|moment| {
+            decisions.contains(moment) || syncs.contains(moment) || *moment == recording.len()
+        });
+        moments.push(recording.said(|text| text.contains("started fix"))[0]);
+    }
+    moments.sort_unstable();
+    moments.dedup();
+    for (count, moment) in moments.iter().enumerate() {
+        let some = Survives::Some(count as u64 + 1);
+        let kinds: &[Survives] = if all {
+            &[Survives::Nothing, Survives::Names, Survives::Everything, some]
+        } else {
+            &[Survives::Nothing, some]
+        };
+        for survives in kinds {
+            eprintln!("moment {moment} of {}, {survives:?}", recording.len());
+            check(&env, &recording, *moment, *survives);
+        }
+    }
+}
+
+/// Without waiting for the disk a decision may be lost: the switch does what it says, and the model above can tell.
+#[test]
+fn without_fsync_nothing_is_waited_for() {
+    if !tool("strace") {
+        return;
+    }
+    let env = TestEnv::new();
+    paid(&env);
+    let recording = record(&env);
+    assert_eq!(recording.syncs(), Vec::<usize>::new());
+    reboot(&env, &recording, recording.len(), Survives::Nothing);
+    assert_ne!(env.try_git(&["rev-parse", "--verify", "--quiet", "refs/loops/fix/ledger"]).code, 0);
+    env.git(&["config", "loop.fsync", "maybe"]);
+    env.git_loop(&["list"]).expect_code(30).expect_stderr("loop.fsync");
+}
