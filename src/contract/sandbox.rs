@@ -56,6 +56,9 @@ pub enum Adapter {
 }
 
 impl Adapter {
+    /// Those that this version has; `x-built-items` of the key says the same.
+    pub const BUILT: &[Self] = &[Self::Landlock, Self::None];
+
     /// The word in `loop.toml`.
     pub fn as_str(self) -> &'static str {
         match self {

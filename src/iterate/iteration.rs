@@ -167,6 +167,7 @@ impl Session<'_> {
             && !run.enforced.is_some_and(|enforced| enforced.filesystem && enforced.private_root)
         {
             draft.guards.tampered = before.differences(&tamper::look(repo, self.id.refs())?, repo);
+            draft.guards.guards_intact = draft.guards.tampered.is_empty();
         }
         let WorkerRun { receipt, usage, enforced, evidence, interrupted } = run;
         draft.worker = Some(receipt);
@@ -413,6 +414,8 @@ impl Session<'_> {
                     draft.facts.abandoned = true;
                     draft.check = None;
                     draft.facts.check = None;
+                    // Evidence of a verdict that is not recorded would be taken for one that is.
+                    draft.evidence.retain(|file| !rederive::is_of_check(&file.name));
                 }
                 Ok(true)
             }

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Rules 1: the check from its evidence, the decision, and the fold (decision.md; format.md: The fold)."""
 import copy
+import re
 
+import names
 import reports
 from canonical import (EXIT, Bad, Float, TESTS, VERDICT, byte_order, dump, micro, read, seconds, sha256, usd)
 
@@ -17,12 +19,13 @@ class Check:
 
     def __init__(self, terms, files, baseline, green, skipped_notes):
         self.terms, self.files, self.notes = terms, files, skipped_notes
-        self.baseline, self.green = baseline, green
+        self.green = green
+        self.reference = baseline if baseline is not None else green
 
     def one(self, run, no_report, suffix, external=None):
         """One run: problem, metric, passing, tests, and what it lacks of the baseline's tests."""
         out = {"problem": None, "metric": None, "passing": False, "tests": None, "lost": [], "newly_skipped": []}
-        if run["ended"] != "itself" or run["exit_code"] is None:
+        if run["ended"] != "itself" or run["exit_code"] is None or run["signal"] is not None:
             out["problem"] = "it did not end by itself"
             return out
         try:
@@ -34,13 +37,19 @@ class Check:
         self._compare(out)
         success = run["exit_code"] == self.terms["check"]["success_exit_code"]
         failed = bool(out["tests"] and out["tests"]["failed"])
-        out["problem"] = "every test was skipped" if reports.none_ran(out["tests"]) else \
-            self._contradiction(success, out["tests"], failed)
+        out["problem"] = "no test ran" if reports.none_ran(out["tests"]) else \
+            self._contradiction(success, out["tests"], failed) or self._stopped(out["tests"])
         if out["problem"] is None:
             self._metric(out, run, told, suffix)
         out["passing"] = success and not failed and not out["lost"] and not out["newly_skipped"] \
-            and out["problem"] is None
+            and not (out["tests"] and out["tests"]["partial"]) \
+            and not (out["tests"] is None and self.reference is not None) and out["problem"] is None
         return out
+
+    def _stopped(self, tests):
+        """A partial report where that of the reference was whole."""
+        whole = self.reference is not None and not self.reference["partial"]
+        return "it stopped early" if whole and tests and tests["partial"] else None
 
     def _tests(self, no_report, suffix, external):
         if no_report is not None:
@@ -49,28 +58,24 @@ class Check:
         if external is not None:
             told, tests = reports.verdict(self.files["report"])
             return tests, told
+        own = None
+        if reads_verdict(terms) and "verdict" + suffix in self.files:
+            told, own = reports.verdict(self.files["verdict" + suffix])
         report = self.files.get("report" + suffix)
         if report is None:
             raise Bad("there is no report")
-        tests = reports.parse(terms["check"]["format"], report) if terms["check"]["format"] != "none" else None
-        if terms["metric"]["from"] == "verdict":
-            if "verdict" + suffix not in self.files:
-                raise Bad("there is no verdict")
-            told, own = reports.verdict(self.files["verdict" + suffix])
-            if tests is None and own is not None:
-                if not own.found:
-                    raise Bad("no test ran")
-                tests = own
-        return tests, told
+        if terms["check"]["format"] == "none":
+            return own, told
+        return reports.parse(terms["check"]["format"], report), told
 
     def _compare(self, out):
         """lost and newly_skipped (format.md: Check)."""
         tests = out["tests"]
-        if tests is None or self.baseline is None:
+        if tests is None or self.reference is None:
             return
         seen = set(tests["passed"]) | set(tests["failed"]) | set(tests["skipped"])
-        known = self.baseline["passed"] + self.baseline["failed"] + self.baseline["skipped"]
-        ran = set(self.baseline["passed"]) | set(self.baseline["failed"])
+        known = self.reference["passed"] + self.reference["failed"] + self.reference["skipped"]
+        ran = set(self.reference["passed"]) | set(self.reference["failed"])
         if not tests["partial"]:
             out["lost"] = byte_order(t for t in known if t not in seen)
         out["newly_skipped"] = byte_order(t for t in tests["skipped"] if t in ran)
@@ -107,7 +112,7 @@ class Check:
             if told is None:
                 raise Bad("no metric_value")
             return Float(float(told) + 0.0 if told else 0.0)
-        name = ("metric-source" if self.terms["check"]["format"] in ("junit", "jest") else "report") + suffix
+        name = ("metric-source" if has_metric_source(self.terms) else "report") + suffix
         data = self.files.get(name)
         if data is None:
             raise Bad("no output")
@@ -168,7 +173,7 @@ class Check:
         names = tests["passed"] + tests["failed"] + tests["skipped"] if tests else None
         return {"problem": problem, "metric": None if metric is None else Float(metric),
                 "noise": None if noise is None else Float(noise), "passing": all(one["passing"] for one in found),
-                "flaky": len(verdicts) > 1, "partial": bool(tests and tests["partial"]),
+                "flaky": problem is None and len(verdicts) > 1, "partial": bool(tests and tests["partial"]),
                 "counts": {k: len(tests[k]) for k in ("passed", "failed", "skipped")} if tests else None,
                 "failures": tests["failed"] if tests else None,
                 "collected": sha256(byte_order(names)) if tests else None,
@@ -179,6 +184,42 @@ class Check:
         if tests is None or self.green is None:
             return []
         return byte_order(_passing_names(self.green) - set(tests["passed"]))
+
+
+def has_metric_source(terms):
+    """Whether a regex or json metric is read from a file of its own beside the report."""
+    return terms["metric"]["from"] in ("regex", "json") and terms["check"]["format"] in names.FILE_FORMATS
+
+
+def reads_verdict(terms):
+    """Whether the check is asked for a verdict of its own."""
+    return terms["metric"]["from"] == "verdict" and not terms["check"]["external"]
+
+
+# What a verdict rests on; these files are never cut.
+WHOLE = ("report", "report.sig", "metric-source", "verdict", "tests.json")
+
+
+def base_name(name):
+    """The name of a file of evidence/ without the number of its run, and that number; 0 is that of no run."""
+    match = re.fullmatch(r"(.*)-([0-9]*)", name, re.S)
+    if not match:
+        return name, 1
+    number = int(match.group(2)) if re.fullmatch(r"[1-9][0-9]{0,3}", match.group(2)) else 0
+    return match.group(1), number if number > 1 else 0
+
+
+def check_evidence_names(terms, evidence, runs):
+    """No file has the name of what a verdict rests on, and none does (format.md: Evidence)."""
+    for name in evidence:
+        base, number = base_name(name)
+        there = 1 <= number <= runs
+        fine = {"report": there, "metric-source": there and has_metric_source(terms),
+                "verdict": there and reads_verdict(terms),
+                "report.sig": runs == 1 and number == 1 and terms["check"]["external"],
+                "tests.json": runs > 0 and number == 1}.get(base, True)
+        if not fine:
+            raise Bad("evidence/%s is there, and no verdict rests on it" % name)
 
 
 def median(values):
@@ -286,7 +327,7 @@ def before_start(terms, state, at):
     if any(f["severity"] == "block" for f in state["findings"]):
         return "human_required", "blocked_finding"
     if counters["unknown_costs"] and limits["unknown_cost"] == "stop":
-        return "budget_exceeded", "unknown_cost"
+        return "budget_exceeded", "cost_limit"
     if micro(state["cumulative_usd"]) + reservation(terms, state) > micro(limits["cost_usd"]) or \
             (limits["tokens"] is not None and counters["tokens"] > limits["tokens"]):
         return "budget_exceeded", "cost_limit"
@@ -326,7 +367,8 @@ def row(terms, before, receipt, base_tests, green_tests, green_tree):
     soft = "reject" if terms["guards"]["on_violation"] == "reject" else "blocked"
     if check["problem"] is not None:
         return 7, "reject", "verifier_failed"
-    failed = set(base_tests["failed"]) if base_tests else set()
+    reference = base_tests if base_tests is not None else green_tests
+    failed = set(reference["failed"]) if reference is not None else set()
     if check["lost"] or (set(check["newly_skipped"]) & failed) - _passing_names(green_tests):
         return 8, soft, "metric_integrity_violation"
     if check["flaky"]:
@@ -649,8 +691,7 @@ def _halt(terms, state, record, body):
         need(told[1:] == ("operator_stopped", "operator_stopped"), "the reasons of an operator's halt")
     else:
         found = before_start(terms, state, at)
-        need(body["by"] == "limit" and found is not None and found[0] == body["halt_reason"],
-             "no limit is reached, or another one")
+        need(body["by"] == "limit" and found == told[1:], "no limit is reached, or another one")
     need(body["iteration"] == state["iteration"], "the halt's iteration")
     need(body["last_green_commit"] == state["last_green_commit"], "the halt's green")
     need(body["exit_code"] == EXIT[body["halt_reason"]], "the halt's exit code")
@@ -663,8 +704,7 @@ def _halt(terms, state, record, body):
 
 def _resume(_terms, state, record, body):
     need(state["phase"] == "halted" and body["halt"] == state["halt"], "nothing to resume")
-    need(state["halt_reason"] in ("operator_stopped", "human_required", "workspace_invalid",
-                                  "isolation_unsatisfiable"), "this halt is not resumed")
+    need(state["halt_reason"] in ("operator_stopped", "human_required", "workspace_invalid"), "this halt is not resumed")
     need(state["halt_reason"] != "human_required" or not _blocks(state), "a finding blocks")
     counters = state["counters"]
     if counters["started_at"] is not None:
@@ -678,12 +718,16 @@ def _blocks(state):
     return any(f["severity"] == "block" for f in state["findings"])
 
 
+def _independent(state, signer):
+    need(all(s["principal"] != signer["principal"] and s["key"] != signer["key"] for s in state["submitters"]),
+         "who ran the loop judges it")
+
+
 def _review(_terms, state, record, body):
     need(state["status"] == "awaiting_review", "nothing to review")
     need(body["halt"] == state["halt"] and body["candidate"] == state["last_green_commit"], "a review of another")
     signer = only(record["actor"], "principal", "key")
-    need(all(s["principal"] != signer["principal"] and s["key"] != signer["key"] for s in state["submitters"]),
-         "who ran the loop cannot review it")
+    _independent(state, signer)
     if body["verdict"] == "approve":
         state["approvals"].append({"seq": record["seq"], "principal": signer["principal"], "key": signer["key"]})
     else:
@@ -708,6 +752,7 @@ def _finding(_terms, state, record, body):
         return
     found = [f for f in state["findings"] if f["record"] == body["finding"] and body["finding"] is not None]
     need(found and found[0]["severity"] == body["severity"], "no open finding of this severity")
+    _independent(state, only(record["actor"], "principal", "key"))
     state["findings"].remove(found[0])
 
 
