@@ -12,6 +12,7 @@ mod demo;
 mod findings;
 mod formats;
 mod gate;
+mod golden;
 mod hostile;
 mod init;
 mod interrupt;

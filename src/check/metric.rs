@@ -289,9 +289,8 @@ fn from_json(pointer: &str, stdout: &[u8]) -> Result<f64, MetricProblem> {
     // As strict as a report: a key that comes twice says two things, and readers differ in which of them they hear.
     let read = |bytes: &[u8]| std::str::from_utf8(bytes).ok().and_then(|text| json::read(text).ok());
     let is_object = |value: &Json| matches!(value, Json::Map(_));
-    let document = read(stdout).or_else(|| {
-        stdout.rsplit(|byte| *byte == b'\n').find_map(|line| read(line).filter(is_object))
-    });
+    let document = read(stdout)
+        .or_else(|| stdout.rsplit(|byte| *byte == b'\n').find_map(|line| read(line).filter(is_object)));
     let Some(document) = document else {
         return Err(MetricProblem::NotFound {
             why: "stdout is no JSON document, and none of its lines is a JSON object".to_owned(),
@@ -305,9 +304,7 @@ fn from_json(pointer: &str, stdout: &[u8]) -> Result<f64, MetricProblem> {
         Some(Json::Count(count)) => Ok(*count as f64),
         Some(Json::Number(number)) if number.is_finite() => Ok(positive_zero(*number)),
         Some(Json::Text(text)) => Err(MetricProblem::NotANumber { found: excerpt(&format!("{text:?}")) }),
-        Some(_) => {
-            Err(MetricProblem::NotANumber { found: format!("what is at {}", excerpt(pointer)) })
-        }
+        Some(_) => Err(MetricProblem::NotANumber { found: format!("what is at {}", excerpt(pointer)) }),
     }
 }
 

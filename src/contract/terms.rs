@@ -52,7 +52,12 @@ const RANGES: &[Range] = &[
     Range { term: "limits.tokens", min: 1, max: 1_000_000_000_000, of: |c| c.limits.tokens },
     Range { term: "limits.duration_seconds", min: 1, max: DAY, of: |c| Some(c.limits.duration_seconds) },
     Range { term: "limits.no_progress", min: 1, max: 20, of: |c| Some(c.limits.no_progress.into()) },
-    Range { term: "limits.regression_limit", min: 1, max: 20, of: |c| Some(c.limits.regression_limit.into()) },
+    Range {
+        term: "limits.regression_limit",
+        min: 1,
+        max: 20,
+        of: |c| Some(c.limits.regression_limit.into()),
+    },
     Range {
         term: "limits.oscillation_limit",
         min: 1,
@@ -213,19 +218,18 @@ fn lasting(contract: &Contract) -> Option<String> {
     unless(other(&roles.approver), "lasting_code has no approver other than its runner")
         .or_else(|| unless(other(&roles.reviewer), "lasting_code has no reviewer other than its runner"))
         .or_else(|| {
-            let named = named(&lasting.invariant_boundaries) && named(&lasting.machine_independence_requirements);
-            unless(named, "lasting: a list of named commands is empty, or a name is, or comes twice, or is too long")
-        })
-        .or_else(|| {
+            let named =
+                named(&lasting.invariant_boundaries) && named(&lasting.machine_independence_requirements);
             unless(
-                !lasting.required_review_personas.is_empty(),
-                "lasting.required_review_personas is empty",
+                named,
+                "lasting: a list of named commands is empty, or a name is, or comes twice, or is too long",
             )
         })
-        .or_else(|| unless(within_budget(lasting), "lasting.complexity_budget has a number over 1000000"))
         .or_else(|| {
-            unless(lasting.human_promotion_required, "lasting.human_promotion_required is not true")
+            unless(!lasting.required_review_personas.is_empty(), "lasting.required_review_personas is empty")
         })
+        .or_else(|| unless(within_budget(lasting), "lasting.complexity_budget has a number over 1000000"))
+        .or_else(|| unless(lasting.human_promotion_required, "lasting.human_promotion_required is not true"))
 }
 
 fn named(list: &[NamedCommand]) -> bool {
@@ -288,7 +292,8 @@ mod tests {
             let found = match &node(key).kind {
                 Kind::Integer { min, max } => (min.to_string(), max.to_string()),
                 Kind::Duration { min, max } => {
-                    let seconds = |text: &str| text.parse::<super::super::Seconds>().unwrap().get().to_string();
+                    let seconds =
+                        |text: &str| text.parse::<super::super::Seconds>().unwrap().get().to_string();
                     (seconds(min), seconds(max))
                 }
                 Kind::Dollars { min, max } => {
@@ -348,12 +353,18 @@ mod tests {
             ("worker.command", Box::new(|c| c.worker.command = CommandLine::Exec(Vec::new()))),
             ("check.command", Box::new(|c| c.check.command = CommandLine::Shell(" ".to_owned()))),
             ("worker.usage", Box::new(|c| c.worker.usage = Usage::Aider)),
-            ("worker.reserve_usd", Box::new(|c| {
-                c.worker.reserve_usd = Some(MicroUsd::from_micros(DOLLARS + 1));
-            })),
-            ("worker.sampling.temperature", Box::new(move |c| {
-                c.worker.sampling = Some(sampling(100.5, 1.0));
-            })),
+            (
+                "worker.reserve_usd",
+                Box::new(|c| {
+                    c.worker.reserve_usd = Some(MicroUsd::from_micros(DOLLARS + 1));
+                }),
+            ),
+            (
+                "worker.sampling.temperature",
+                Box::new(move |c| {
+                    c.worker.sampling = Some(sampling(100.5, 1.0));
+                }),
+            ),
             ("worker.sampling.top_p", Box::new(move |c| c.worker.sampling = Some(sampling(1.0, 1.5)))),
             ("objective", Box::new(|c| c.objective.clear())),
             ("paths.mutable", Box::new(|c| c.paths.mutable.clear())),
@@ -361,15 +372,21 @@ mod tests {
             ("roles.runner", Box::new(|c| c.roles.runner.clear())),
             ("roles.approver", Box::new(|c| c.roles.approver.clear())),
             ("metric.name", Box::new(|c| c.metric.name = "x".repeat(65))),
-            ("metric.from", Box::new(|c| {
-                c.metric.from = MetricSource::Failures;
-                c.metric.target = -0.5;
-            })),
+            (
+                "metric.from",
+                Box::new(|c| {
+                    c.metric.from = MetricSource::Failures;
+                    c.metric.target = -0.5;
+                }),
+            ),
             ("metric.pattern", Box::new(|c| c.metric.pattern = Some("(x)".to_owned()))),
-            ("metric.pointer", Box::new(|c| {
-                c.metric.from = MetricSource::Json;
-                c.metric.pointer = Some("/a~2".to_owned());
-            })),
+            (
+                "metric.pointer",
+                Box::new(|c| {
+                    c.metric.from = MetricSource::Json;
+                    c.metric.pointer = Some("/a~2".to_owned());
+                }),
+            ),
             ("check.report", Box::new(|c| c.check.report = Some("x".to_owned()))),
             ("sandbox.allowed", Box::new(|c| c.sandbox.allowed = vec![Adapter::E2b])),
             ("sandbox.allowed", Box::new(|c| c.sandbox.allowed.clear())),

@@ -148,11 +148,8 @@ class _Junit:
             frame = self.in_suite(self.open[-1][1], tag, attributes)
         elif tag.startswith("testsuite") or tag == "testcase":
             raise Bad("malformed: %s in a place where it does not count" % tag)
-        else:
-            if tag.startswith("testsuite"):
-                _Suite(False, attributes)
-            if isinstance(self.open[-1][1], _Case):
-                self.open[-1][1].child(tag, attributes)
+        elif isinstance(self.open[-1][1], _Case):
+            self.open[-1][1].child(tag, attributes)
         self.open.append((tag, frame))
 
     def in_suite(self, suite, tag, attributes):
@@ -160,7 +157,7 @@ class _Junit:
             return _Suite(False, attributes)
         if tag == "testcase":
             return _Case(suite, attributes)
-        if tag.startswith("testsuite"):
+        if tag == "testsuites":
             raise Bad("malformed: %s inside of a suite" % tag)
         if tag in ("failure", "error"):
             suite.add({"failures": 1, "errors": int(tag == "error")})

@@ -657,12 +657,7 @@ def find(refs, repo, name):
 
 
 def verify_loop(repo, trust, now, refs, name):
-    """One loop: its refs, then its ledger. What is to be told of it."""
-    for kind in ("ledger", "head"):
-        ref = "refs/loops/%s/%s" % (name, kind)
-        fault = refs.get(ref, (None, None))[1]
-        if fault is not None:
-            raise Failure(ref, None, "%s %s" % (ref, fault))
+    """The ledger of one loop. What is to be told of it."""
     tip = refs["refs/loops/%s/ledger" % name][0]
     ledger = Ledger(repo, trust, now, name, tip)
     count = ledger.verify()
@@ -673,14 +668,17 @@ def verify_loop(repo, trust, now, refs, name):
             "contract_id": int(ledger.contract.oid[:12], 16), "renews": line, "state": ledger.state}
 
 
-def other_refs(refs):
-    """Refs under refs/loops/ that are no loop's, or heads without a ledger."""
+def bad_refs(refs, only=None):
+    """Refs under refs/loops/ that are no loop's, or name no commit; of some loops alone, or of all."""
     for ref, (_, fault) in sorted(refs.items()):
         parts = ref.split("/")
-        if len(parts) != 4 or parts[3] not in ("ledger", "head") or not is_loop_id(parts[2]):
-            yield "%s is not the ref of a loop" % ref
+        known = len(parts) == 4 and parts[3] in ("ledger", "head") and is_loop_id(parts[2])
+        if only is not None and (not known or parts[2] not in only):
+            continue
+        if not known:
+            yield {"ref": ref, "ok": False, "error": "%s is not the ref of a loop" % ref}
         elif fault:
-            yield "%s %s" % (ref, fault)
+            yield {"ref": ref, "ok": False, "error": "%s %s" % (ref, fault)}
 
 
 def run(options, env=None):
@@ -696,19 +694,23 @@ def run_in(repo, options):
     trust = signatures.load_trust(repo, options.allowed_signers)
     now = seconds(options.now) if options.now else int(time.time())
     refs, told = repo.loop_refs(), []
-    names = options.ids
+    names = []
     if options.all:
-        names = sorted({r.split("/")[2] for r in refs if r.endswith("/ledger") and len(r.split("/")) == 4 and
-                        is_loop_id(r.split("/")[2])})
-        told += [{"ref": text.split(" ")[0], "ok": False, "error": text} for text in other_refs(refs)]
-    for given in names:
+        names = sorted(ref.split("/")[2] for ref in refs if ref.count("/") == 3 and ref.endswith("/ledger"))
+        names = [name for name in names if is_loop_id(name)]
+    for given in options.ids:
         name = find(refs, repo, given)
         if name is None:
             return 129, [{"loop": given, "ok": False, "error": "there is no loop %s" % given}]
+        names += [name] if name not in names else []
+    for name in names:
+        if refs["refs/loops/%s/ledger" % name][1] is not None:
+            continue
         try:
             told.append(verify_loop(repo, trust, now, refs, name))
         except Failure as error:
             told.append({"loop": name, "ok": False, "of": error.loop, "record": error.record, "error": str(error)})
+    told += bad_refs(refs, None if options.all else names)
     return (0 if all(one["ok"] for one in told) else 20), told
 
 
