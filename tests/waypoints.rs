@@ -16,7 +16,7 @@ fn waypoints(env: &TestEnv) -> Vec<PathBuf> {
             match entry.file_type().unwrap() {
                 kind if kind.is_dir() => folders.push(entry.path()),
                 _ if entry.path().extension().is_some_and(|end| end == "verified") => {
-                    found.push(entry.path())
+                    found.push(entry.path());
                 }
                 _ => {}
             }

@@ -323,6 +323,8 @@ mod tests {
         assert_eq!(words(node("worker.usage")), usages);
     }
 
+    type Change = Box<dyn Fn(&mut Contract)>;
+
     #[test]
     fn each_term_at_its_bounds() {
         assert_eq!(fault(&contract()), None);
@@ -332,7 +334,6 @@ mod tests {
             seed: Some(0),
             max_tokens: Some(1),
         };
-        type Change = Box<dyn Fn(&mut Contract)>;
         let good: Vec<(&str, Change)> = vec![
             ("evidence_kib 1", Box::new(|c| c.limits.evidence_kib = 1)),
             ("evidence_kib 4096", Box::new(|c| c.limits.evidence_kib = 4096)),

@@ -351,7 +351,7 @@ def structural(forge):
         return lambda part: part["entries"].__setitem__(name, (mode, kind, oid))
     blob = forge.blob(b"x\n")
     empty = forge.tree({})
-    for number in sorted({0, 1, last}):
+    for number in sorted({0, min(1, last), last}):
         yield number, "noop", lambda part: None
         yield number, "another author", put("author", re.sub(rb"^.*>", b"Eve <eve@x>", forge.parts[number]["author"]))
         yield number, "author date", edit("author", lambda a: re.sub(rb"(\d+) \+0000$", lambda m: b"%d +0000" % (int(m.group(1)) + 1), a))
@@ -389,6 +389,12 @@ def structural(forge):
         yield number, "unknown big integer", text(b"record.json", lambda d: d.replace(b'{\n', b'{\n  "zz": 99999999999999999999999,\n', 1))
         yield number, "unknown minus zero", text(b"record.json", lambda d: d.replace(b'{\n', b'{\n  "zz": -0.0,\n', 1))
         yield number, "unknown negative", text(b"record.json", lambda d: d.replace(b'{\n', b'{\n  "zz": -3,\n', 1))
+        for depth in (125, 126, 127, 128):
+            yield number, "nested %d deep" % depth, text(b"record.json", lambda d, n=depth: dump(dict({"zz": nested(n)}, **load(d))))
+        yield number, "largest integers", text(b"record.json", lambda d: d.replace(b'{\n', b'{\n  "zz": 18446744073709551615,\n  "zy": -9223372036854775808,\n', 1))
+        yield number, "too large an integer", text(b"record.json", lambda d: d.replace(b'{\n', b'{\n  "zz": 18446744073709551616,\n', 1))
+        yield number, "too small an integer", text(b"record.json", lambda d: d.replace(b'{\n', b'{\n  "zz": -9223372036854775809,\n', 1))
+        yield number, "minus zero as an integer", text(b"record.json", lambda d: d.replace(b'{\n', b'{\n  "zz": -0,\n', 1))
         yield number, "repeated key", text(b"record.json", lambda d: d.replace(b'{\n', b'{\n  "zz": 1,\n  "zz": 1,\n', 1))
         yield number, "state field", text(b".loop_state.json", lambda d: d.replace(b'{\n', b'{\n  "zz": 1,\n', 1))
         yield number, "seq as float", text(b"record.json", lambda d: re.sub(rb'"seq": (\d+)', rb'"seq": \1.0', d, count=1))
@@ -398,6 +404,14 @@ def structural(forge):
         yield number, "signature damaged", put("raw", lambda raw: re.sub(rb"\n ([A-Za-z0-9+/]{60})", lambda m: b"\n " + m.group(1)[::-1], raw, count=1))
         yield number, "blank line in signature", put("raw", lambda raw: raw.replace(b" -----END SSH", b" \n -----END SSH", 1))
         yield number, "signature on one line", put("raw", one_line)
+
+
+def nested(depth):
+    """Arrays in each other."""
+    value = []
+    for _ in range(depth - 1):
+        value = [value]
+    return value
 
 
 RANGES = [("limits.iterations", 0), ("limits.iterations", 101), ("limits.iterations", 100), ("limits.cost_usd", "0.000000"),

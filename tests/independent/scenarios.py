@@ -2,6 +2,7 @@
 """The loops that compare.py makes; each converges, regresses, oscillates or halts in its own way."""
 import json
 import os
+import select
 import subprocess
 
 from compare import Scenario
@@ -311,8 +312,7 @@ def abandoned(world):
     s = Scenario(world, "abandoned", RED, ["sleep 4; echo 1 > src/x"] + [lines(a="p", b="p", c="p")], {"worker.usage": "json", "worker.on_failure": "reject", "limits.unknown_cost": "allow"})
     path = os.path.join(world.work, "loop-%s.toml" % s.name)
     process = subprocess.Popen(["git-loop", "run", s.name, "-f", path], cwd=s.dir, env=world.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    import time
-    time.sleep(1.5)
+    select.select([], [], [], 1.5)
     process.kill()
     process.wait()
     s.run()
@@ -320,7 +320,7 @@ def abandoned(world):
     s = Scenario(world, "interrupted", RED, ["sleep 4; echo 1 > src/x"] + [lines(a="p", b="p", c="p")])
     path = os.path.join(world.work, "loop-%s.toml" % s.name)
     process = subprocess.Popen(["git-loop", "run", s.name, "-f", path], cwd=s.dir, env=world.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(1.5)
+    select.select([], [], [], 1.5)
     process.terminate()
     process.wait()
     yield s
@@ -328,7 +328,7 @@ def abandoned(world):
     s = Scenario(world, "stop-mid", RED, ["sleep 4; echo 1 > src/x"] + [lines(a="p", b="p", c="p")], {"limits.iterations": 1})
     path = os.path.join(world.work, "loop-%s.toml" % s.name)
     second = subprocess.Popen(["git-loop", "run", s.name, "-f", path], cwd=s.dir, env=world.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(1.5)
+    select.select([], [], [], 1.5)
     s.loop("stop", s.name, "--key", world.key("ann"))
     second.wait()
     process.wait()
@@ -357,12 +357,21 @@ def texts(world):
             out(LT + suite([("a", "ok"), ("t::b", "ok")]) + DOC + suite([("src/lib.rs - f (line 4)", "ok"), ("src/lib.rs - f (line 8) - compile fail", "ok")]), 0)])}
     for name, (base, steps) in table.items():
         yield Scenario(world, "text-" + name, base, steps, {"check.format": name, "limits.no_progress": 9, "guards.on_violation": "reject"}).run()
+    bad = junit_text(a="p", b="p", c="p")
+    steps = [dict(bad, report="<!DOCTYPE x>" + bad["report"]), junit_text(a="p", b="f", c="s"), bad]
+    yield Scenario(world, "file-junit", junit_text(a="f", b="f", c="s"), steps, {
+        "check.format": "junit", "check.report": "report.out", "limits.no_progress": 9}, check=FILE_CHECK).run()
+    check = 'cat src/verdict > "$GIT_LOOP_VERDICT"\nexit "$(cat src/code)"\n'
+    steps = [{"verdict": '{"metric_value": 2, "collected": ["a","b"], "failures": ["b"]}', "code": "5\n"},
+             {"verdict": '{"metric_value": 0, "collected": ["b","a"], "failures": []}', "code": "0\n"}]
+    yield Scenario(world, "file-verdict", dict(raw("", 0), verdict='{"metric_value": 3}'), steps, {
+        "check.format": "none", "metric.from": "verdict", "limits.no_progress": 9}, check=check).run()
 
 
 def keys(world, names):
     """A short loop under each of these keys."""
     for name in names:
-        s = Scenario(world, "key-" + name, RED, [lines(a="p", b="f", c="p"), lines(a="p", b="p", c="p")])
+        s = Scenario(world, "key-" + name, RED, [lines(a="p", b="p", c="p")])
         yield s.run("--key", world.key(name))
 
 

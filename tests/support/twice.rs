@@ -35,10 +35,10 @@ impl Drop for Server {
 /// Those that nobody uses now.
 static IDLE: Mutex<Vec<Server>> = Mutex::new(Vec::new());
 
-/// Whether there is a Python here. Said once; in CI it has to be.
-fn is_here() -> bool {
+/// Whether to compare: not in benchmarks, and only where there is a Python. Said once; in CI it has to be there.
+fn is_wanted() -> bool {
     static HERE: OnceLock<bool> = OnceLock::new();
-    *HERE.get_or_init(|| tool("python3") && tool("ssh-keygen"))
+    cfg!(test) && *HERE.get_or_init(|| tool("python3") && tool("ssh-keygen"))
 }
 
 fn ask(arguments: &[String], env: &BTreeMap<String, String>) -> Value {
@@ -92,7 +92,7 @@ fn state(env: &TestEnv, git_dir: &Path) -> String {
             if path.is_dir() {
                 refs(&path, out);
             } else {
-                out.push(format!("{path:?} {:?}", fs::read(&path).unwrap_or_default()));
+                out.push(format!("{} {:?}", path.display(), fs::read(&path).unwrap_or_default()));
             }
         }
     }
@@ -152,7 +152,7 @@ fn theirs(answer: &Value) -> Told {
 #[track_caller]
 pub fn compare(env: &TestEnv, dir: &Path, args: &[&str], output: &Output) {
     let Some(words) = args.strip_prefix(&["verify"]) else { return };
-    if output.code != 0 && output.code != 20 || !is_here() {
+    if output.code != 0 && output.code != 20 || !is_wanted() {
         return;
     }
     let ids: Vec<&str> = words.iter().copied().filter(|word| *word != "--json").collect();
@@ -188,7 +188,7 @@ pub fn compare(env: &TestEnv, dir: &Path, args: &[&str], output: &Output) {
 
 /// Compares all that a test leaves behind.
 pub fn compare_all(env: &TestEnv) {
-    if std::thread::panicking() || !is_here() {
+    if std::thread::panicking() || !is_wanted() {
         return;
     }
     for git_dir in repositories(&env.root()) {
