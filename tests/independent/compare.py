@@ -463,6 +463,7 @@ def mutate(verdicts, scenario, every):
 
 def each_check(scenario):
     """Derive the check of every iteration by itself, so that one difference hides no other."""
+    import checks
     import reports
     import rules
     import verify
@@ -476,8 +477,8 @@ def each_check(scenario):
         if not check:
             continue
         try:
-            found = rules.Check(terms, record.evidence_files(), base, base, None).derive(check)
-            rules.compare_check(check, found, lambda data: repo.id_of("blob", data))
+            found = checks.Check(terms, record.evidence_files(), base, base, None).derive(check)
+            checks.compare_check(check, found, lambda data: repo.id_of("blob", data))
         except (verify.Bad, reports.Unchecked) as error:
             name = (record.evidence_files().get("report") or b"").decode("utf-8", "replace")
             print("  check of record %d: %s\n      told: %s\n      report: %r" % (record.seq, str(error)[:300], check["problem"], name[-400:]))

@@ -118,7 +118,7 @@ def finding(world):
     yield s
     s = Scenario(world, "finding-mid", RED, [lines(a="p", b="p", c="p")])
     s.loop("start", s.name, "-f", os.path.join(world.work, "loop-%s.toml" % s.name))
-    out = s.loop("checkpoint", s.name, "--json").stdout
+    s.loop("checkpoint", s.name, "--json")
     s.loop("finding", s.name, "add", "--severity", "block", "--message", "no", "--key", world.key("ann"))
     rev = candidate(s, lines(a="p", b="p", c="p"))
     s.code = s.loop("record", s.name, "--candidate", rev).returncode

@@ -16,13 +16,14 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import checks  # noqa: E402
 import guards as trees  # noqa: E402
+import messages  # noqa: E402
 import reports  # noqa: E402
 import rules  # noqa: E402
 import signatures  # noqa: E402
 import terms as ranges  # noqa: E402
-from canonical import (BODIES, Bad, CONTRACT, RECORD, _at, dump, escape_path, load, metric_text, micro, read,  # noqa: E402
-                       seconds, short, usd)
+from canonical import (BODIES, Bad, CONTRACT, RECORD, _at, dump, escape_path, load, micro, read, seconds, usd)  # noqa: E402
 from objects import KIB, MIB, Repo, Unfit  # noqa: E402
 
 SIGNS = {"contract": ("approver",), "baseline": ("runner",), "checkpoint": ("runner",), "iteration": ("runner",),
@@ -94,86 +95,12 @@ class Record:
         """The contents of the evidence that has a part in verification."""
         large = {"tests.json": 64 * MIB}
         return {name: self.repo.blob(oid, large.get(name, 16 * MIB)) for name, oid in self.evidence.items()
-                if rules.base_name(name)[0] in rules.WHOLE}
+                if checks.base_name(name)[0] in checks.WHOLE}
 
     def place(self):
         if self.value is None:
             return self.oid
         return "record %d (%s) %s" % (self.value["seq"], self.value["kind"], self.oid)
-
-
-# --- the message -----------------------------------------------------------------------------------
-
-def message_of(record, terms):
-    """The message derived from record and contract (format.md: The message)."""
-    body, value = record.body, record.value
-    subject, trailers = {"contract": _contract_message, "baseline": _baseline_message,
-                         "checkpoint": _checkpoint_message, "iteration": _iteration_message, "halt": _halt_message,
-                         "resume": lambda *_: ("resume: go on", []), "review": _review_message,
-                         "promotion": _promotion_message, "finding": _finding_message}[record.kind](value, body, terms)
-    lines = [subject, "", "Loop-Id: " + value["loop"], "Loop-Record: " + value["kind"],
-             "Loop-Seq: %d" % value["seq"]] + trailers
-    return ("\n".join(lines) + "\n").encode("utf-8")
-
-
-def _contract_message(_value, _body, terms):
-    return "contract: " + short(terms["objective"], 60), []
-
-
-def _baseline_message(_value, body, terms):
-    check = body["check"]
-    if check["metric"] is not None:
-        tail = ", the target is met already" if body["target_met"] else ""
-        return "baseline: %s %s%s" % (short(terms["metric"]["name"], 40), metric_text(check["metric"]), tail), []
-    if check["problem"] is not None:
-        return "baseline: no metric (%s)" % short(check["problem"], 60), []
-    return "baseline: no metric", []
-
-
-def _checkpoint_message(_value, body, _terms):
-    return "checkpoint %d: start from %s" % (body["iteration"], body["base"][:12]), \
-        ["Loop-Iteration: %d" % body["iteration"]]
-
-
-def _iteration_message(_value, body, terms):
-    receipt = body["receipt"]
-    decision, check = receipt["decision"], receipt["check"]
-    verb = {"accept": "accepted", "reject": "rejected", "blocked": "blocked"}[decision["outcome"]]
-    verb += " (%s)" % decision["outcome_reason"]
-    if decision["status"] == "stopped" and decision["reason"] != decision["outcome_reason"]:
-        verb += ", stopped by " + decision["reason"]
-    if check and check["metric"] is not None:
-        verb += ", %s %s" % (short(terms["metric"]["name"], 40), metric_text(check["metric"]))
-    trailers = ["Loop-Iteration: %d" % receipt["iteration"],
-                "Loop-Decision: %s %s" % (decision["status"], decision["reason"])]
-    if receipt["candidate"]:
-        trailers.append("Loop-Candidate: " + receipt["candidate"])
-    return "iteration %d %s" % (receipt["iteration"], verb), trailers
-
-
-def _halt_message(_value, body, _terms):
-    what = "stopped by an operator" if body["by"] == "operator" else body["halt_reason"]
-    plural = "iteration" if body["iteration"] == 1 else "iterations"
-    return "halt: %s after %d %s" % (what, body["iteration"], plural), \
-        ["Loop-Iteration: %d" % body["iteration"], "Loop-Halt: " + body["halt_reason"]]
-
-
-def _review_message(value, body, _terms):
-    verb = {"approve": "approved", "reject": "rejected"}[body["verdict"]]
-    return "review: %s by %s" % (verb, short(value["actor"]["principal"], 60)), \
-        ["Loop-Candidate: " + body["candidate"]]
-
-
-def _promotion_message(value, body, _terms):
-    return "promotion: %s by %s" % (body["candidate"][:12], short(value["actor"]["principal"], 60)), \
-        ["Loop-Candidate: " + body["candidate"]]
-
-
-def _finding_message(value, body, _terms):
-    who = short(value["actor"]["principal"], 60)
-    if body["action"] == "resolve" and body["finding"]:
-        return "finding %s resolved by %s" % (body["finding"][:12], who), []
-    return "finding: %s by %s" % (body["severity"], who), []
 
 
 # --- steps that need no history ------------------------------------------------------------------
@@ -198,7 +125,7 @@ def check_form_and_message(record, terms, now):
     """Steps 6 and 7."""
     record.commit.check_form(record.at)
     need(record.at <= now + 300, "the record is of the future")
-    need(record.commit.message == message_of(record, terms), "the message is not the one derived")
+    need(record.commit.message == messages.message_of(record, terms), "the message is not the one derived")
 
 
 def read_terms(record):
@@ -378,7 +305,7 @@ class Ledger:
     def kept_whole(self, record):
         """What a verdict rests on is never cut, and as large as it is said to be."""
         for listed in record.body["evidence"]:
-            if rules.base_name(listed["name"])[0] in rules.WHOLE:
+            if checks.base_name(listed["name"])[0] in checks.WHOLE:
                 need(not listed["truncated"], "evidence/%s is cut" % listed["name"])
                 need(listed["bytes"] == self.repo.info(listed["id"])[1], "evidence/%s: bytes" % listed["name"])
 
@@ -389,25 +316,25 @@ class Ledger:
         self.kept_whole(record)
         need(check["tree"] == self.terms["base"]["tree"], "check.tree is not the base's tree")
         self.derive_check(record, check, None, None)
-        need(body["target_met"] == rules.target_met(self.terms, check), "target_met does not follow")
+        need(body["target_met"] == checks.target_met(self.terms, check), "target_met does not follow")
         need(body["sandbox"]["worker"] is None, "a worker's sandbox at the baseline")
         if check["tests"]:
             self.base_tests = self.green_tests = rules.read_tests(record.evidence_files()["tests.json"])
 
     def derive_check(self, record, check, baseline, green, external=None):
         files = record.evidence_files()
-        rules.check_evidence_names(self.terms, record.evidence, max(1, len(check["runs"])))
+        checks.check_evidence_names(self.terms, record.evidence, max(1, len(check["runs"])))
         need(record.evidence.get("report") == check["report"], "evidence/report is not check.report")
         need(record.evidence.get("tests.json") == check["tests"], "evidence/tests.json is not check.tests")
         for number, sample in enumerate(check["runs"], 1):
             name = "report" + ("-%d" % number if number > 1 else "")
             need(record.evidence.get(name) == sample["report"], "evidence/%s is not that of its run" % name)
         try:
-            wanted = rules.Check(self.terms, files, baseline, green, None).derive(check, external)
+            wanted = checks.Check(self.terms, files, baseline, green, None).derive(check, external)
         except reports.Unchecked as note:
             not_checked("%s: check of %s: %s" % (self.name, record.oid, note))
             return
-        rules.compare_check(check, wanted, lambda data: self.repo.id_of("blob", data))
+        checks.compare_check(check, wanted, lambda data: self.repo.id_of("blob", data))
 
     def run_of_check(self, check, sandbox):
         runs = [check["run"]] + [s["run"] for s in check["runs"]]
@@ -454,7 +381,7 @@ class Ledger:
         if receipt["check"]:
             self.iteration_check(record, receipt, repair)
         else:
-            rules.check_evidence_names(self.terms, record.evidence, 0)
+            checks.check_evidence_names(self.terms, record.evidence, 0)
             need(receipt["abandoned"] is not None or receipt["sandbox"]["check"] is None, "a sandbox of no check")
         self.kept_whole(record)
         wanted = rules.decide(self.terms, before, receipt, self.base_tests, self.green_tests, green_tree)
