@@ -15,6 +15,7 @@ mod faults;
 mod findings;
 mod formats;
 mod gate;
+mod golden;
 mod holdout;
 mod hostile;
 mod init;

@@ -390,6 +390,82 @@ fn a_record_made_with_stock_git_is_accepted_and_thirty_mutations_are_refused() {
 }
 
 #[test]
+fn evidence_on_which_no_verdict_rests_has_no_name_of_one() {
+    if !tool("ssh-keygen") {
+        return;
+    }
+    let env = TestEnv::new();
+    let records = converged(&env);
+    let iteration = Forge::read(&env, &records[7]);
+    env.write("more", "x");
+    let id = env.git(&["hash-object", "-w", "more"]);
+    for name in [
+        "report-",
+        "report-1",
+        "report-02",
+        "report-2",
+        "tests.json-2",
+        "metric-source",
+        "verdict",
+        "report.sig",
+    ] {
+        let mut files = iteration.json("record.json")["body"]["evidence"].as_array().unwrap().clone();
+        files.push(json!({ "name": name, "id": id, "bytes": 1, "truncated": false }));
+        let forged = iteration.clone().record("/body/evidence", json!(files)).with(|forge| {
+            forge.files.insert(format!("evidence/{name}"), ("100644".to_owned(), b"x".to_vec()));
+        });
+        refused(&env, name, &forged.commit(&env), "this contract has no such evidence");
+    }
+}
+
+#[test]
+fn a_baseline_is_that_of_the_contracts_check() {
+    if !tool("ssh-keygen") {
+        return;
+    }
+    let env = TestEnv::new();
+    let records = converged(&env);
+    let baseline = Forge::read(&env, &records[1]);
+    let other = baseline.clone().record("/body/check/run/command/1", json!("other.sh"));
+    refused(&env, "another command", &other.commit(&env), "check.run.command");
+    let worker = baseline.json("record.json")["body"]["sandbox"]["check"].clone();
+    let worker = baseline.record("/body/sandbox/worker", worker);
+    refused(&env, "the sandbox of a worker", &worker.commit(&env), "sandbox.worker");
+}
+
+#[test]
+fn a_contract_that_no_loop_was_started_with_does_not_verify() {
+    if !tool("ssh-keygen") {
+        return;
+    }
+    let env = TestEnv::new();
+    numbers(&env, HONEST, "");
+    env.git_loop(&["start", "fix"]).expect_code(0);
+    let contract = Forge::read(&env, &env.git(&["rev-parse", "refs/loops/fix/ledger"]));
+    for (pointer, value, needle) in [
+        ("/limits/evidence_kib", json!(0), "limits.evidence_kib"),
+        ("/limits/evidence_kib", json!(4097), "limits.evidence_kib"),
+        ("/limits/unread_diffs", json!(101), "limits.unread_diffs"),
+        ("/worker/command/exec", json!([]), "worker.command"),
+        ("/worker/usage", json!("claude"), "worker.usage"),
+        ("/worker/reserve_usd", json!("10000.000001"), "worker.reserve_usd"),
+        ("/metric/name", json!("x".repeat(65)), "metric.name"),
+        ("/metric/target", json!(-0.5), "metric.from"),
+        ("/metric/pattern", json!("(x)"), "metric.pattern"),
+        ("/paths/mutable", json!([]), "paths.mutable"),
+        ("/paths/mutable", json!(["tests/**"]), "paths.mutable"),
+        ("/paths/mutable", json!(["src/[a"]), "pattern"),
+        ("/sandbox/allowed", json!(["e2b"]), "sandbox.allowed"),
+        ("/roles/runner", json!([]), "roles.runner"),
+        ("/class", json!("lasting_code"), "lasting"),
+        ("/objective", json!(""), "objective"),
+    ] {
+        let forged = contract.clone().contract(pointer, value.clone());
+        refused(&env, &format!("{pointer} = {value}"), &forged.commit(&env), needle);
+    }
+}
+
+#[test]
 fn a_runner_cannot_sign_an_end_that_no_record_calls_for() {
     let env = TestEnv::new();
     let records = converged(&env);

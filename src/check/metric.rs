@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 
 use regex::bytes::{Regex, RegexBuilder};
-use serde_json::Value;
 
+use super::json::{self, Json};
 use super::{TestSets, VerdictFile, excerpt, nearest};
 use crate::error::Error;
 
@@ -286,27 +286,42 @@ fn from_json(pointer: &str, stdout: &[u8]) -> Result<f64, MetricProblem> {
     if !is_pointer(pointer) {
         return Err(MetricSourceError::Pointer { pointer: pointer.to_owned() }.into());
     }
-    let document = serde_json::from_slice::<Value>(stdout).ok().or_else(|| {
-        stdout
-            .rsplit(|byte| *byte == b'\n')
-            .find_map(|line| serde_json::from_slice::<Value>(line).ok().filter(Value::is_object))
-    });
+    // As strict as a report: a key that comes twice says two things, and readers differ in which of them they hear.
+    let read = |bytes: &[u8]| std::str::from_utf8(bytes).ok().and_then(|text| json::read(text).ok());
+    let is_object = |value: &Json| matches!(value, Json::Map(_));
+    let document = read(stdout)
+        .or_else(|| stdout.rsplit(|byte| *byte == b'\n').find_map(|line| read(line).filter(is_object)));
     let Some(document) = document else {
         return Err(MetricProblem::NotFound {
             why: "stdout is no JSON document, and none of its lines is a JSON object".to_owned(),
         });
     };
-    match document.pointer(pointer) {
+    match at_pointer(&document, pointer) {
         None => Err(MetricProblem::NotFound {
             why: format!("the JSON on stdout has nothing at `{}`", excerpt(pointer)),
         }),
-        Some(value) => {
-            let number = value.as_f64().filter(|number| number.is_finite());
-            number
-                .map(positive_zero)
-                .ok_or_else(|| MetricProblem::NotANumber { found: excerpt(&value.to_string()) })
-        }
+        #[allow(clippy::cast_precision_loss, reason = "a metric is a 64-bit float")]
+        Some(Json::Count(count)) => Ok(*count as f64),
+        Some(Json::Number(number)) if number.is_finite() => Ok(positive_zero(*number)),
+        Some(Json::Text(text)) => Err(MetricProblem::NotANumber { found: excerpt(&format!("{text:?}")) }),
+        Some(_) => Err(MetricProblem::NotANumber { found: format!("what is at {}", excerpt(pointer)) }),
     }
+}
+
+/// What an RFC 6901 pointer leads to.
+fn at_pointer<'a>(document: &'a Json, pointer: &str) -> Option<&'a Json> {
+    pointer.split('/').skip(1).try_fold(document, |value, step| {
+        let step = step.replace("~1", "/").replace("~0", "~");
+        match value {
+            Json::Map(map) => map.get(&step),
+            Json::List(list) => {
+                let digits = step.bytes().all(|byte| byte.is_ascii_digit());
+                let plain = digits && (step == "0" || !step.starts_with('0'));
+                list.get(step.parse::<usize>().ok().filter(|_| plain)?)
+            }
+            _ => None,
+        }
+    })
 }
 
 /// Reads a decimal number: sign, digits with at most one point, exponent. `f64::from_str` also takes `inf` and `nan`.

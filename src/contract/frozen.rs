@@ -13,6 +13,7 @@ use super::lasting::LastingTerms;
 use super::renewal::RenewalTerms;
 use crate::canonical::{self, CanonicalError};
 use crate::check::{Format, MetricSource as MetricFrom};
+use crate::escape::escape_path;
 use crate::git::ObjectError;
 use crate::git::{Repo, TreesInMemory};
 use crate::guard::{FreezeError, Frozen, FrozenEntry, PathSet, PatternError};
@@ -20,7 +21,6 @@ use crate::ledger::receipt::{ModelIdentity, SamplingParameters};
 use crate::ledger::record::Role;
 use crate::money::MicroUsd;
 use crate::oid::Oid;
-use crate::sandbox;
 use crate::sandbox::egress::Rule;
 use crate::sandbox::toolchain;
 
@@ -300,7 +300,7 @@ impl NetworkTerms {
         }
     }
 
-    fn is_valid(&self) -> bool {
+    pub(super) fn is_valid(&self) -> bool {
         match self {
             Self::None | Self::Host => true,
             Self::Allow(list) => !list.is_empty() && self.rules().len() == list.len(),
@@ -410,76 +410,12 @@ impl Contract {
 
     /// Whether a loop may be started with these terms.
     pub fn valid_terms(&self) -> Result<(), ContractError> {
-        self.check_terms().map_err(|why| ContractError::Terms(why.to_owned()))
+        super::terms::fault(self).map_or(Ok(()), |why| Err(ContractError::Terms(why)))
     }
 
     /// The base of the first loop of a line of renewals; of a loop that renews none its own.
     pub fn origin(&self) -> Oid {
         self.renewal.as_ref().map_or(self.base.commit, |renewal| renewal.origin)
-    }
-
-    /// The rules that `start` enforces, again: a contract may have been signed without it.
-    fn check_terms(&self) -> Result<(), &'static str> {
-        let limits = &self.limits;
-        let within = |what: bool, why: &'static str| if what { Ok(()) } else { Err(why) };
-        let day = 1..=86_400;
-        within((1..=100).contains(&limits.iterations), "limits.iterations is not 1..=100")?;
-        within(
-            (1..=10_000_000_000).contains(&limits.cost_usd.micros()),
-            "limits.cost_usd is not more than 0 and up to 10000",
-        )?;
-        within(limits.tokens != Some(0), "limits.tokens is 0")?;
-        within(day.contains(&limits.duration_seconds), "limits.duration is not up to 24h")?;
-        within((1..=20).contains(&limits.no_progress), "limits.no_progress is not 1..=20")?;
-        within((1..=20).contains(&limits.regression_limit), "limits.regression_limit is not 1..=20")?;
-        within((1..=20).contains(&limits.oscillation_limit), "limits.oscillation_limit is not 1..=20")?;
-        within((0.1..=100.0).contains(&limits.cost_sigma), "limits.cost_sigma is not 0.1..=100")?;
-        within(limits.unread_diffs != Some(0), "limits.unread_diffs is 0")?;
-        within((1..=100).contains(&self.metric.repeat), "metric.repeat is not 1..=100")?;
-        within(day.contains(&self.worker.timeout_seconds), "worker.timeout is not up to 24h")?;
-        within(day.contains(&self.check.timeout_seconds), "check.timeout is not up to 24h")?;
-        if let Some(holdout) = &self.holdout {
-            within(day.contains(&holdout.timeout_seconds), "holdout.timeout is not up to 24h")?;
-            within(
-                holdout.format.is_file() == holdout.report.is_some(),
-                "holdout.report does not fit its format",
-            )?;
-            within(holdout.folder.starts_with(['/', '~']), "holdout.folder is not an absolute path")?;
-        }
-        let idle = |seconds: Option<u64>| seconds.is_none_or(|seconds| day.contains(&seconds));
-        within(idle(self.worker.idle_timeout_seconds), "worker.idle_timeout is not up to 24h")?;
-        within(idle(self.check.idle_timeout_seconds), "check.idle_timeout is not up to 24h")?;
-        within((1 << 20..=16 << 40).contains(&self.sandbox.disk_bytes), "sandbox.disk is not 1MiB to 16TiB")?;
-        within(self.sandbox.worker_network.is_valid(), "sandbox.worker.network is no list of hosts")?;
-        within(self.sandbox.check_network.is_valid(), "sandbox.check.network is no list of hosts")?;
-        within(!self.metric.name.trim().is_empty(), "metric.name is empty")?;
-        within(self.metric.target.is_finite(), "metric.target is not a number")?;
-        within(self.metric.min_improvement >= 0.0, "metric.min_improvement is negative")?;
-        within(!self.sandbox.allowed.is_empty(), "sandbox.allowed is empty")?;
-        let needs_image = |adapter: &Adapter| adapter.built().is_some_and(sandbox::Adapter::has_image);
-        within(
-            self.sandbox.allowed.iter().any(needs_image) == self.sandbox.image.is_some(),
-            "sandbox.image does not fit sandbox.allowed",
-        )?;
-        within(
-            self.sandbox.image.as_deref().is_none_or(sandbox::is_pinned),
-            "sandbox.image is not pinned by its digest",
-        )?;
-        within(self.parent.is_some() == self.renewal.is_some(), "parent and renewal do not fit each other")?;
-        let read =
-            matches!(self.metric.from, MetricSource::Failures | MetricSource::Exit | MetricSource::Verdict);
-        let plain = self.check.format == ReportFormat::None && self.check.report.is_none();
-        within(
-            !self.check.external
-                || (read && plain && self.metric.repeat == 1 && !self.roles.verifier.is_empty()),
-            "check.external does not go with its check.format, metric or roles.verifier",
-        )?;
-        let lasting = self.class == Class::LastingCode;
-        within(self.lasting.is_some() == lasting, "the terms of lasting code do not fit the class")?;
-        let roles = &self.roles;
-        let other = |list: &[String]| list.iter().any(|one| !roles.runner.contains(one));
-        within(!lasting || other(&roles.approver), "lasting_code has no approver other than its runner")?;
-        within(!lasting || other(&roles.reviewer), "lasting_code has no reviewer other than its runner")
     }
 
     /// The canonical bytes of `contract.json`.
@@ -514,6 +450,9 @@ impl Contract {
             return Err(ContractError::Frozen(
                 "the entries are not those that the patterns select at the base".to_owned(),
             ));
+        }
+        if let Some(path) = frozen.paths().find(|path| sets.mutable.matches(path)) {
+            return Err(ContractError::Frozen(format!("{} is in paths.mutable as well", escape_path(path))));
         }
         Ok(Guards { sets, frozen })
     }

@@ -8,7 +8,7 @@
 //! | [`mod@parse`] with `walk` and `hint` | text to types: positions, unknown keys, wrong types, ranges |
 //! | `validate`, `pattern`, `lint` | the rules that a schema cannot say; faults and warnings |
 //! | [`problem`] | how a fault of the file is told: place, message, excerpt, hint |
-//! | [`resolve`] and [`frozen`] | the file resolved against a base commit; `contract.json` |
+//! | [`resolve`] and [`frozen`], with `terms` | the file resolved against a base commit; `contract.json`, and what it may say |
 //! | [`renewal`] and [`overrides`] | what a contract says of the one that it renews; limits from the command line |
 //! | [`scaffold`] | a first `loop.toml` for the project that is found |
 //! | [`table`] | the generated reference of every key, and the JSON Schema |
@@ -32,6 +32,7 @@ mod sandbox;
 pub mod scaffold;
 mod shape;
 pub mod table;
+mod terms;
 #[cfg(test)]
 mod tests;
 mod validate;

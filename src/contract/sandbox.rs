@@ -86,6 +86,10 @@ impl Adapter {
         })
     }
 
+    /// Those that this version has; `x-built-items` of the key says the same.
+    pub const BUILT: &[Self] =
+        &[Self::Landlock, Self::Bwrap, Self::Docker, Self::Podman, Self::SandboxExec, Self::None];
+
     /// The word in `loop.toml`.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -150,6 +150,11 @@ pub enum Usage {
     None,
 }
 
+impl Usage {
+    /// Those that this version reads; `x-built` of the key says the same.
+    pub const BUILT: &[Self] = &[Self::Json, Self::None];
+}
+
 /// What a failed worker means.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

@@ -213,6 +213,7 @@ impl Session<'_> {
                     self.id
                 ));
             }
+            draft.guards.guards_intact = draft.guards.tampered.is_empty();
         }
         let WorkerRun { receipt, usage, enforced, requests, evidence, interrupted } = run;
         draft.worker = Some(receipt);

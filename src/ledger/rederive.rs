@@ -115,11 +115,10 @@ pub fn rederive(
 ) -> Result<Option<Evidence>, RederiveError> {
     match &record.body {
         Body::Baseline(body) => {
-            let (contract, check) = (context.contract, &body.check);
-            same("check.run.command", &fits(&contract.check.command, &check.run.command), &true)?;
+            let contract = context.contract;
             same("sandbox.worker", &body.sandbox.worker, &None)?;
+            check_fits(contract, &body.check, body.sandbox.check.as_ref())?;
             let enforced = body.sandbox.check.as_ref();
-            enforced_fits("sandbox.check", enforced, &check.run, &contract.sandbox.check_network)?;
             same("sandbox.check", &enforced.is_none_or(|one| is_allowed(contract, one)), &true)?;
             requests_fit(contract, &body.sandbox)?;
             same("check.tree", &body.check.tree, &context.contract.base.tree)?;
@@ -207,9 +206,18 @@ fn iteration(
             found: "null".to_owned(),
             expected: "a candidate, or a reason in `abandoned`".to_owned(),
         });
+    } else {
+        same("guards", &receipt.guards, &without_candidate(&receipt.guards))?;
+        same("changes", &receipt.changes, &ChangesReceipt { count: 0, paths: Vec::new() })?;
     }
     if let Some(check) = &receipt.check {
-        let tree = receipt.candidate_tree.unwrap_or(check.tree);
+        let Some(tree) = receipt.candidate_tree else {
+            return Err(RederiveError::Differs {
+                field: "check",
+                found: "a check".to_owned(),
+                expected: "null, as there is no candidate".to_owned(),
+            });
+        };
         same("check.tree", &check.tree, &check_tree(context.repo, context.guards, tree)?)?;
         if contract.check.external {
             outside_verdict(context, record, receipt, check, evidence)?;
@@ -218,6 +226,8 @@ fn iteration(
         derived.check = Some(observed.evidence);
     } else if !derived.abandoned && !decides_without_check(contract, context.before, &derived) {
         return Err(RederiveError::NoEvidence("report"));
+    } else {
+        no_strays(contract, evidence, 0)?;
     }
     // It is run exactly where the target is met. What somebody appended meanwhile may decide all the same.
     let met = derived
@@ -252,6 +262,12 @@ pub(super) fn is_allowed(contract: &Contract, enforced: &Enforcement) -> bool {
     contract.sandbox.allowed.iter().any(|adapter| adapter.as_str() == enforced.adapter.to_string())
 }
 
+/// Whether a file under `evidence/` is of a check: what its verdict rests on, or what it printed.
+pub fn is_of_check(name: &str) -> bool {
+    let base = base_name(name).0;
+    WHOLE.contains(&base) || matches!(base, "check.stdout" | "check.stderr")
+}
+
 /// The files that a verdict rests on; they are never cut.
 const WHOLE: [&str; 5] = ["report", "report.sig", "metric-source", "verdict", "tests.json"];
 
@@ -265,13 +281,46 @@ fn kept_whole(context: &Context<'_>, evidence: &[EvidenceEntry]) -> Result<(), R
     Ok(())
 }
 
-/// The name of a file under `evidence/` without the number of its run, and that number.
+/// The name of a file under `evidence/` without the number of its run, and that number. One that no run has is 0.
 fn base_name(name: &str) -> (&str, usize) {
     match name.rsplit_once('-') {
-        Some((base, number)) if number.bytes().all(|byte| byte.is_ascii_digit()) => {
-            (base, number.parse().unwrap_or(usize::MAX))
+        Some((base, digits)) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
+            let number = digits.parse().unwrap_or(0);
+            (base, if evidence_name(base, number) == name { number } else { 0 })
         }
         _ => (name, 1),
+    }
+}
+
+/// Refuses files that have the name of what a verdict rests on, and on which none does. `runs` is how often the check ran.
+fn no_strays(contract: &Contract, evidence: &[(BString, Oid)], runs: usize) -> Result<(), RederiveError> {
+    for (name, _) in evidence {
+        let (base, number) = name.to_str().map_or(("", 0), base_name);
+        let there = (1..=runs).contains(&number);
+        let read = match base {
+            "report" => there,
+            "metric-source" => there && has_metric_source(contract),
+            "verdict" => there && has_verdict(contract),
+            "report.sig" => runs == 1 && number == 1 && contract.check.external,
+            "tests.json" => runs > 0 && number == 1,
+            _ => continue,
+        };
+        if !read {
+            return Err(RederiveError::Stray(name.to_string()));
+        }
+    }
+    Ok(())
+}
+
+/// What the guards say where there is no candidate: only what the runner saw.
+fn without_candidate(guards: &GuardsReceipt) -> GuardsReceipt {
+    GuardsReceipt {
+        guards_intact: guards.tampered.is_empty() && guards.left_out.is_empty(),
+        tampered: guards.tampered.clone(),
+        left_out: guards.left_out.clone(),
+        drift: Vec::new(),
+        blocked: Vec::new(),
+        outside: Vec::new(),
     }
 }
 
@@ -290,12 +339,15 @@ fn consistent(contract: &Contract, receipt: &Receipt) -> Result<(), RederiveErro
             &worker.run,
             &sandbox.worker_network,
         )?;
-    } else if receipt.abandoned.is_none() && receipt.outside.is_none() {
-        return Err(RederiveError::Differs {
-            field: "worker",
-            found: "null".to_owned(),
-            expected: "a run, as the iteration was not abandoned".to_owned(),
-        });
+    } else {
+        same("sandbox.worker", &receipt.sandbox.worker, &None)?;
+        if receipt.abandoned.is_none() && receipt.outside.is_none() {
+            return Err(RederiveError::Differs {
+                field: "worker",
+                found: "null".to_owned(),
+                expected: "a run, as the iteration was not abandoned".to_owned(),
+            });
+        }
     }
     if let Some(outside) = &receipt.outside {
         same("worker", &receipt.worker, &None)?;
@@ -306,13 +358,24 @@ fn consistent(contract: &Contract, receipt: &Receipt) -> Result<(), RederiveErro
     if contract.check.external {
         same("sandbox.check", &receipt.sandbox.check, &None)?;
     } else if let Some(check) = &receipt.check {
-        same("check.run.command", &fits(&contract.check.command, &check.run.command), &true)?;
-        for one in &check.runs {
-            same("check.runs.run.command", &one.run.command, &check.run.command)?;
-        }
-        enforced_fits("sandbox.check", receipt.sandbox.check.as_ref(), &check.run, &sandbox.check_network)?;
+        check_fits(contract, check, receipt.sandbox.check.as_ref())?;
+    } else if receipt.abandoned.is_none() {
+        same("sandbox.check", &receipt.sandbox.check, &None)?;
     }
     same("determinism_confidence", &receipt.determinism_confidence, &None)
+}
+
+/// Whether what is said of the runs of a check here fits the contract.
+fn check_fits(
+    contract: &Contract,
+    check: &CheckReceipt,
+    enforced: Option<&Enforcement>,
+) -> Result<(), RederiveError> {
+    same("check.run.command", &fits(&contract.check.command, &check.run.command), &true)?;
+    for one in &check.runs {
+        same("check.runs.run.command", &one.run.command, &check.run.command)?;
+    }
+    enforced_fits("sandbox.check", enforced, &check.run, &contract.sandbox.check_network)
 }
 
 /// Whether `found` is how `command` is run: the same words, but that the program is named by where it lies.
@@ -533,21 +596,7 @@ fn check_again(
             .map(|(one, number)| sample(number, &one.run, one.report, one.no_report))
             .collect::<Result<_, RederiveError>>()?
     };
-    for (name, _) in evidence {
-        let (base, number) = name.to_str().map_or(("", 0), base_name);
-        let there = number <= samples.len();
-        let contract = context.contract;
-        let read = match base {
-            "report" => there,
-            "metric-source" => there && has_metric_source(contract),
-            "verdict" => there && has_verdict(contract),
-            "report.sig" => contract.check.external,
-            _ => continue,
-        };
-        if !read {
-            return Err(RederiveError::Stray(name.to_string()));
-        }
-    }
+    no_strays(context.contract, evidence, samples.len())?;
     // A run that gives no verdict is the last; else there are as many as the contract asks for.
     let early = samples.iter().position(|sample| sample.has_problem(context.contract));
     let expected = early.map_or(context.contract.metric.repeat as usize, |at| at + 1);
@@ -572,9 +621,7 @@ fn check_again(
         }
     }
     same("check", check, &expected)?;
-    if let Some(expected) = observed.receipt.tests {
-        same("evidence/tests.json", &find("tests.json"), &Some(expected))?;
-    }
+    same("evidence/tests.json", &find("tests.json"), &observed.receipt.tests)?;
     Ok(observed)
 }
 
@@ -604,6 +651,12 @@ fn check_candidate(
             "its parents are {:?}, it must be on top of {}",
             signed.commit.parents, receipt.base
         )));
+    }
+    if let Some((name, _)) = signed.commit.extra_headers.first() {
+        return Err(wrong(format!("it has a header `{name}` that no candidate has")));
+    }
+    if signed.commit.author.offset != 0 || signed.commit.committer.offset != 0 {
+        return Err(wrong("its dates are not in +0000".to_owned()));
     }
     let message = candidate_message(&receipt.loop_id, receipt.iteration, &receipt.environment_id);
     if signed.commit.message != message.as_str() {

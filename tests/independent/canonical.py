@@ -1,9 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Canonical JSON and the tables of fields (format.md: Canonical JSON, record.json, The receipt, contract.json)."""
+import calendar
+import datetime
 import hashlib
 import json
 import re
 import unicodedata
+
+import names
 
 U8, U32, U64 = 255, 2 ** 32 - 1, 2 ** 64 - 1
 
@@ -36,11 +40,28 @@ def _constant(text):
     raise Bad("%s is no JSON" % text)
 
 
+def _int(text):
+    value = int(text) if len(text) < 30 else U64 + 1
+    if not -2 ** 63 <= value <= U64 or text == "-0":
+        raise Bad("an integer is too large")
+    return value
+
+
+def _depth(value, left):
+    if isinstance(value, (dict, list)):
+        if left == 0:
+            raise Bad("nested too deep")
+        for item in (value.values() if isinstance(value, dict) else value):
+            _depth(item, left - 1)
+
+
 def load(data):
     """JSON as Python values; floats are told from integers (format.md: Canonical JSON)."""
     try:
-        return json.loads(data.decode("utf-8"), object_pairs_hook=_pairs, parse_float=_float,
-                          parse_constant=_constant)
+        value = json.loads(data.decode("utf-8"), object_pairs_hook=_pairs, parse_float=_float, parse_int=_int,
+                           parse_constant=_constant)
+        _depth(value, 127)
+        return value
     except (ValueError, RecursionError) as error:
         raise Bad("no JSON: %s" % error)
 
@@ -258,8 +279,6 @@ def time_type(value):
 
 def seconds(text):
     """A time as seconds since 1970 (format.md: the type time)."""
-    import calendar
-    import datetime
     try:
         moment = datetime.datetime.strptime(text, "%Y-%m-%dT%H:%M:%SZ")
     except ValueError:
@@ -316,10 +335,9 @@ for _code, _names in ((10, "success_condition_met"), (11, "human_required no_act
 HALT_REASON = enum(*EXIT)
 
 RUN = obj([("command", STRINGS), ("exit_code", opt(I32)), ("signal", opt(I32)),
-           ("ended", enum("itself", "timed_out", "deadline", "idle_timeout", "output_limit", "disk_limit",
-                         "interrupted")),
+           ("ended", enum(*names.ENDED)),
            ("duration_ms", integer()), ("survivors", integer(U32))])
-NO_REPORT = opt(enum("not_written", "too_large", "planted", "frozen_changed"))
+NO_REPORT = opt(enum(*names.NO_REPORT))
 SAMPLE = obj([("run", RUN), ("report", opt(OID)), ("no_report", NO_REPORT), ("problem", opt(string)),
               ("metric", opt(number)), ("passing", boolean), ("tests_sha256", opt(HASH))])
 CHECK = obj([("tree", OID), ("run", RUN), ("report", opt(OID)), ("no_report", NO_REPORT), ("problem", opt(string)),
@@ -328,18 +346,17 @@ CHECK = obj([("tree", OID), ("run", RUN), ("report", opt(OID)), ("no_report", NO
              ("counts", opt(obj([("passed", integer()), ("failed", integer()), ("skipped", integer())]))),
              ("failures", opt(STRINGS)), ("collected", opt(HASH)), ("tests", opt(OID)), ("lost", STRINGS),
              ("newly_skipped", STRINGS), ("regressed", STRINGS), ("runs", array(SAMPLE))])
-ENFORCED = obj([("adapter", enum("landlock", "bwrap", "docker", "podman", "sandbox-exec", "none")), ("filesystem", boolean), ("private_root", boolean),
-                ("network", enum("host", "none-namespace", "none-seccomp", "none-profile", "allow-namespace")),
-                ("unix_sockets", enum("private", "closed", "host")), ("capabilities_dropped", boolean),
-                ("process_tree", enum("pid-namespace", "subreaper", "container", "process-group")),
+ENFORCED = obj([("adapter", enum(*names.BUILT_ADAPTERS)), ("filesystem", boolean), ("private_root", boolean),
+                ("network", enum(*names.ENFORCED_NETWORKS)),
+                ("unix_sockets", enum(*names.UNIX_SOCKETS)), ("capabilities_dropped", boolean),
+                ("process_tree", enum(*names.PROCESS_TREES)),
                 ("landlock_abi", opt(integer(U32)))])
 EGRESS = obj([("requests", array(obj([("host", string), ("port", integer(65535)), ("allowed", boolean),
-                                      ("why", opt(enum("malformed", "not_listed", "private_address", "unresolved",
-                                                       "unreachable", "too_many"))),
+                                      ("why", opt(enum(*names.REFUSED))),
                                       ("sent", integer()), ("received", integer())]))), ("more", integer())])
 SANDBOX = obj([("worker", opt(ENFORCED)), ("check", opt(ENFORCED)), ("worker_requests", opt(EGRESS)),
                ("check_requests", opt(EGRESS))])
-HOLDOUT = obj([("folder", OID), ("run", RUN), ("verdict", enum("passed", "failed", "no_verdict")),
+HOLDOUT = obj([("folder", OID), ("run", RUN), ("verdict", enum(*names.HELD_OUT)),
                ("failing", opt(integer())), ("problem", opt(string)), ("sandbox", ENFORCED)])
 MODEL = obj([(name, opt(string)) for name in ("provider", "model_id", "version", "quantization", "runtime",
                                               "endpoint")], closed=True)
@@ -398,8 +415,6 @@ def _command(value):
         raise Bad("is no command")
     if "exec" in value:
         _at(".exec", STRINGS, value["exec"])
-        if not value["exec"]:
-            raise Bad("is an empty command")
     else:
         _at(".shell", string, value["shell"])
 
@@ -420,9 +435,9 @@ def _plain_command(value):
 
 
 _NAMED = array(obj([("name", string), ("command", _plain_command)], closed=True))
-_BUDGET = obj([(name, integer(1000000)) for name in ("fallback_branches", "dependencies", "public_interfaces",
+_BUDGET = obj([(name, integer(U32)) for name in ("fallback_branches", "dependencies", "public_interfaces",
                                                      "cyclomatic_complexity", "changed_lines")], closed=True)
-FORMAT = enum("none", "lines", "libtest", "junit", "pytest", "tap", "go-json", "jest")
+FORMAT = enum(*names.FORMATS)
 ROLES = ("approver", "runner", "operator", "reviewer", "promoter", "verifier", "people")
 CONTRACT = obj([
     ("schema", enum("git-loop/contract/v1")), ("rules", integer(U32)), ("loop", string), ("parent", opt(OID)),
@@ -433,22 +448,22 @@ CONTRACT = obj([
                                           "security_triage", "lasting_code")),
     ("base", obj([("commit", OID), ("tree", OID)])),
     ("paths", obj([("mutable", STRINGS), ("check", STRINGS), ("blocked", STRINGS)])),
-    ("frozen", obj([("tree", OID), ("entries", array(obj([("path", string), ("mode", enum("100644", "100755")),
+    ("frozen", obj([("tree", OID), ("entries", array(obj([("path", string), ("mode", enum("100644", "100664", "100755")),
                                                           ("id", OID)])))])),
     ("worker", obj([("command", _command), ("agent", opt(string)), ("model", opt(MODEL)), ("sampling", opt(SAMPLING)),
-                    ("usage", enum("none", "json")), ("timeout_seconds", integer()),
+                    ("usage", enum(*names.USAGES)), ("timeout_seconds", integer()),
                     ("idle_timeout_seconds", opt(integer())), ("env", STRINGS),
                     ("credential", opt(obj([("env", string), ("mint", _command), ("revoke", _command)]))),
                     ("on_failure", enum("halt", "reject", "check")), ("reserve_usd", opt(_money))])),
     ("worktree", obj([("warm", STRINGS)])),
-    ("check", obj([("command", _command), ("format", FORMAT), ("report", opt(string)),
+    ("check", obj([("command", _command), ("format", enum(*names.FORMATS)), ("report", opt(string)),
                    ("timeout_seconds", integer()), ("idle_timeout_seconds", opt(integer())),
                    ("success_exit_code", integer(U8)), ("env", mapping(string)),
                    ("external", boolean)])),
     ("holdout", obj([("command", _command), ("folder", string), ("tree", OID), ("format", FORMAT),
                      ("report", opt(string)), ("timeout_seconds", integer()), ("success_exit_code", integer(U8))])),
     ("metric", obj([("name", string), ("direction", enum("minimize", "maximize")), ("target", number),
-                    ("from", enum("failures", "exit", "regex", "json", "verdict")), ("pattern", opt(string)),
+                    ("from", enum(*names.SOURCES)), ("pattern", opt(string)),
                     ("pointer", opt(string)), ("min_improvement", number), ("repeat", integer(U32))])),
     ("limits", obj([("iterations", integer(U32)), ("cost_usd", _money), ("tokens", opt(integer())),
                     ("duration_seconds", integer()), ("no_progress", integer(U32)),
@@ -456,10 +471,8 @@ CONTRACT = obj([
                     ("unread_diffs", opt(integer(U32))), ("unknown_cost", enum("stop", "allow")),
                     ("evidence_kib", integer(U32))])),
     ("guards", obj([("on_violation", enum("halt", "reject"))])),
-    ("sandbox", obj([("allowed", array(enum("landlock", "bwrap", "docker", "podman", "sandbox-exec", "e2b", "nono",
-                                            "none"))),
-                     ("image", opt(string)),
-                     ("presets", array(enum("cargo", "python", "node"))), ("read_only", STRINGS),
+    ("sandbox", obj([("allowed", array(enum(*names.ADAPTERS))), ("image", opt(string)),
+                     ("presets", array(enum(*names.PRESETS))), ("read_only", STRINGS),
                      ("disk_bytes", integer()), ("worker_network", _network),
                      ("worker_history", enum("sealed", "open")), ("check_network", _network)])),
     ("roles", obj([(role, STRINGS) for role in ROLES])),
@@ -546,19 +559,26 @@ def short(text, limit):
     return text
 
 
+def fold_text(text):
+    """Case and normalisation of what is valid UTF-8 (format.md: Patterns)."""
+    text = "".join(c for c in text if not invisible(c))
+    return unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
+
+
+def stream_cut(name):
+    """A name without a stream that begins :$ and without the dots and spaces at its end."""
+    colon = name.find(b":")
+    if colon >= 0 and b":$" in name[colon:]:
+        name = name[:colon]
+    return name.rstrip(b". ")
+
+
 def fold_component(name):
     """The folded form of one component, as bytes (format.md: Patterns)."""
-    try:
-        text = name.decode("utf-8")
-        text = "".join(c for c in text if not invisible(c))
-        text = unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold())
-        folded = text.encode("utf-8")
-    except UnicodeDecodeError:
-        folded = name
-    colon = folded.find(b":")
-    if colon >= 0 and b":$" in folded[colon:]:
-        folded = folded[:colon]
-    return folded.rstrip(b". ") or name
+    chunks = re.split("([\udc80-\udcff]+)", name.decode("utf-8", "surrogateescape"))
+    folded = "".join(c if place % 2 else fold_text(c) for place, c in enumerate(chunks))
+    folded = folded.encode("utf-8", "surrogateescape")
+    return stream_cut(folded) or folded or name
 
 
 def fold_path(path):

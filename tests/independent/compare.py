@@ -2,8 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make ledgers with git-loop, mutate them with git's plumbing, and compare the verdicts of git-loop and verify.py.
 
-compare.py [--work DIR] [--only WORD] [--no-mutations] [--every N]
-git-loop must be on PATH. Every ledger and mutation is verified by both; a difference in the exit code is told.
+compare.py [--work DIR] [--only WORD | --names NAME,...] [--no-mutations] [--mutate NAME,...] [--every N]
+git-loop must be on PATH. Every ledger and mutation is verified by both; a difference in the exit code, or in the record that is at
+fault, is told, and the exit code is 1.
 """
 import argparse
 import base64
@@ -21,14 +22,14 @@ HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, HERE)
 from canonical import Float, dump, load  # noqa: E402
 
-KEYS = ("runner", "ann", "verifier", "other")
+KEYS = {"runner": ("ed25519",), "ann": ("ed25519",), "verifier": ("ed25519",), "other": ("ed25519",)}
 
 
 class World:
     """A fresh HOME, keys and an allowed-signers file."""
 
-    def __init__(self, work):
-        self.work = work
+    def __init__(self, work, keys=None):
+        self.work, self.keys = work, dict(KEYS, **(keys or {}))
         home = os.path.join(work, "home")
         os.makedirs(home)
         self.env = dict(os.environ, HOME=home, GIT_CONFIG_NOSYSTEM="1")
@@ -36,8 +37,8 @@ class World:
             self.env.pop(name, None)
         self.signers = os.path.join(work, "allowed_signers")
         with open(self.signers, "w") as file:
-            for name in KEYS:
-                self.sh(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", self.key(name)])
+            for name, kind in self.keys.items():
+                self.sh(["ssh-keygen", "-q", "-t", *kind, "-N", "", "-C", "", "-f", self.key(name)])
                 with open(self.key(name) + ".pub") as public:
                     if name != "other":
                         file.write("%s@example.org %s\n" % (name, public.read().strip()))
@@ -96,13 +97,13 @@ class Scenario:
                     data = base64.b64encode(text.encode("utf-8", "surrogateescape")).decode()
                     lines.append("echo %s | base64 -d > src/%s" % (data, path))
             lines.append(";;")
-        self.script = os.path.join(self.world.work, "worker-%s.sh" % self.name)
-        self.write(self.script, "\n".join(lines + ["esac"]) + "\n")
+        # A line for the shell, so that the contract names no path of this machine.
+        self.script = "\n".join(lines + ["esac"]) + "\n"
 
     def toml(self, terms):
         head = {"objective": "make it pass", "class": "mechanical_transformation"}
         tables = {"paths": {"mutable": ["src/**"], "check": ["tests/**"]},
-                  "worker": {"command": ["sh", self.script]},
+                  "worker": {"command": self.script},
                   "check": {"command": ["sh", "tests/run.sh"], "format": "lines"},
                   "metric": {"name": "failing", "direction": "minimize", "target": 0, "from": "failures"},
                   "limits": {"iterations": 6, "duration": "5m"},
@@ -137,28 +138,47 @@ class Scenario:
 
 
 class Verdicts:
-    """Both verdicts of a repository."""
+    """Both verdicts of a repository: the exit codes, and of a ledger that does not hold the record at fault."""
 
     def __init__(self, world):
         self.world, self.count, self.differences, self.refused, self.unchecked = world, 0, [], 0, set()
+        self.second = subprocess.Popen([sys.executable, os.path.join(HERE, "verify.py"), "--serve"], stdin=subprocess.PIPE,
+                                       stdout=subprocess.PIPE, env=world.env)
+
+    def ours(self, folder, name):
+        self.second.stdin.write(json.dumps({"args": ["-C", folder, name], "env": self.world.env}).encode() + b"\n")
+        self.second.stdin.flush()
+        return json.loads(self.second.stdout.readline())
+
+    @staticmethod
+    def at(loops, name):
+        """Which record of which loop is at fault."""
+        for one in loops:
+            if one.get("loop") == name and not one["ok"]:
+                found = re.match(r"record (\d+)", one["error"])
+                of = re.search(r" of loop `([^`]*)`", one["error"])
+                return one.get("of") or (of.group(1) if of else name), int(found.group(1)) if found else None
+        return None
 
     def both(self, folder, name, what, quiet=True):
-        ours = self.world.sh([sys.executable, os.path.join(HERE, "verify.py"), "-C", folder, name], check=False)
-        theirs = self.world.sh(["git-loop", "-C", folder, "verify", name], check=False)
+        ours = self.ours(folder, name)
+        done = self.world.sh(["git-loop", "-C", folder, "verify", "--json", name], check=False)
+        theirs = json.loads(done.stdout or b"{}")
+        codes = ours["code"], done.returncode
         self.count += 1
-        self.refused += theirs.returncode == 20
-        text = ours.stderr.decode("utf-8", "replace")
-        self.unchecked.update(line for line in text.split("\n") if line.startswith("not checked"))
-        if ours.returncode != theirs.returncode:
-            said = [line for line in (theirs.stdout + theirs.stderr).decode("utf-8", "replace").split("\n")
-                    if line and not line.startswith("hint")] or [""]
+        self.refused += codes[1] == 20
+        self.unchecked.update(ours["not_checked"])
+        told = [self.at(loops, name) for loops in (ours["loops"], theirs.get("loops", []))]
+        # A chain that cannot be walked to its beginning has no numbers.
+        nowhere = told[1] is not None and told[1][1] is None
+        if codes[0] != codes[1] or (told[0] != told[1] and not nowhere):
             self.differences.append(what)
+            said = [one.get("error") for one in theirs.get("loops", []) if not one["ok"]] or [done.stderr.decode("utf-8", "replace")]
             print("DIFFERENT %s: verify.py %d, git-loop %d\n    py: %s\n    gl: %s" % (
-                what, ours.returncode, theirs.returncode, text.strip()[-600:], said[0][:600]))
+                (what,) + codes + (str([one.get("error") for one in ours["loops"]])[:600], str(said[0])[:600])), flush=True)
         elif not quiet:
-            print("same %s: %d\n    py: %s\n    gl: %s" % (
-                what, ours.returncode, text.strip()[-300:], theirs.stderr.decode("utf-8", "replace").strip()[:300]))
-        return ours.returncode, theirs.returncode
+            print("same %s: %d" % (what, codes[0]))
+        return codes
 
 
 # --- mutations -------------------------------------------------------------------------------------
@@ -169,7 +189,7 @@ class Forge:
     def __init__(self, scenario):
         self.s, self.world = scenario, scenario.world
         self.keys = {}
-        for name in KEYS:
+        for name in self.world.keys:
             done = self.world.sh(["ssh-keygen", "-lf", self.world.key(name) + ".pub"])
             self.keys[done.stdout.decode().split()[1]] = name
         self.sha256 = scenario.git("rev-parse", "--show-object-format").stdout.strip() == b"sha256"
@@ -331,7 +351,7 @@ def structural(forge):
         return lambda part: part["entries"].__setitem__(name, (mode, kind, oid))
     blob = forge.blob(b"x\n")
     empty = forge.tree({})
-    for number in sorted({0, 1, last}):
+    for number in sorted({0, min(1, last), last}):
         yield number, "noop", lambda part: None
         yield number, "another author", put("author", re.sub(rb"^.*>", b"Eve <eve@x>", forge.parts[number]["author"]))
         yield number, "author date", edit("author", lambda a: re.sub(rb"(\d+) \+0000$", lambda m: b"%d +0000" % (int(m.group(1)) + 1), a))
@@ -369,6 +389,12 @@ def structural(forge):
         yield number, "unknown big integer", text(b"record.json", lambda d: d.replace(b'{\n', b'{\n  "zz": 99999999999999999999999,\n', 1))
         yield number, "unknown minus zero", text(b"record.json", lambda d: d.replace(b'{\n', b'{\n  "zz": -0.0,\n', 1))
         yield number, "unknown negative", text(b"record.json", lambda d: d.replace(b'{\n', b'{\n  "zz": -3,\n', 1))
+        for depth in (125, 126, 127, 128):
+            yield number, "nested %d deep" % depth, text(b"record.json", lambda d, n=depth: dump(dict({"zz": nested(n)}, **load(d))))
+        yield number, "largest integers", text(b"record.json", lambda d: d.replace(b'{\n', b'{\n  "zz": 18446744073709551615,\n  "zy": -9223372036854775808,\n', 1))
+        yield number, "too large an integer", text(b"record.json", lambda d: d.replace(b'{\n', b'{\n  "zz": 18446744073709551616,\n', 1))
+        yield number, "too small an integer", text(b"record.json", lambda d: d.replace(b'{\n', b'{\n  "zz": -9223372036854775809,\n', 1))
+        yield number, "minus zero as an integer", text(b"record.json", lambda d: d.replace(b'{\n', b'{\n  "zz": -0,\n', 1))
         yield number, "repeated key", text(b"record.json", lambda d: d.replace(b'{\n', b'{\n  "zz": 1,\n  "zz": 1,\n', 1))
         yield number, "state field", text(b".loop_state.json", lambda d: d.replace(b'{\n', b'{\n  "zz": 1,\n', 1))
         yield number, "seq as float", text(b"record.json", lambda d: re.sub(rb'"seq": (\d+)', rb'"seq": \1.0', d, count=1))
@@ -378,6 +404,14 @@ def structural(forge):
         yield number, "signature damaged", put("raw", lambda raw: re.sub(rb"\n ([A-Za-z0-9+/]{60})", lambda m: b"\n " + m.group(1)[::-1], raw, count=1))
         yield number, "blank line in signature", put("raw", lambda raw: raw.replace(b" -----END SSH", b" \n -----END SSH", 1))
         yield number, "signature on one line", put("raw", one_line)
+
+
+def nested(depth):
+    """Arrays in each other."""
+    value = []
+    for _ in range(depth - 1):
+        value = [value]
+    return value
 
 
 RANGES = [("limits.iterations", 0), ("limits.iterations", 101), ("limits.iterations", 100), ("limits.cost_usd", "0.000000"),
@@ -432,6 +466,7 @@ def mutate(verdicts, scenario, every):
 
 def each_check(scenario):
     """Derive the check of every iteration by itself, so that one difference hides no other."""
+    import checks
     import reports
     import rules
     import verify
@@ -445,8 +480,8 @@ def each_check(scenario):
         if not check:
             continue
         try:
-            found = rules.Check(terms, record.evidence_files(), base, base, None).derive(check)
-            rules.compare_check(check, found, lambda data: repo.id_of("blob", data))
+            found = checks.Check(terms, record.evidence_files(), base, base, None).derive(check)
+            checks.compare_check(check, found, lambda data: repo.id_of("blob", data))
         except (verify.Bad, reports.Unchecked) as error:
             name = (record.evidence_files().get("report") or b"").decode("utf-8", "replace")
             print("  check of record %d: %s\n      told: %s\n      report: %r" % (record.seq, str(error)[:300], check["problem"], name[-400:]))
@@ -458,9 +493,10 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--work")
     parser.add_argument("--only", default="")
+    parser.add_argument("--names")
     parser.add_argument("--no-mutations", action="store_true")
     parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--mutate", default="lines,cost,finding,promoted,external,repeat,sha256,renewed")
+    parser.add_argument("--mutate", default="lines,cost,finding,promoted,external,repeat,sha256,renewed,started,recorded2")
     options = parser.parse_args()
     work = options.work or tempfile.mkdtemp(prefix="git-loop-compare-")
     shutil.rmtree(work, ignore_errors=True)
@@ -471,7 +507,7 @@ def main():
     made = 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(2))
     try:
-        for scenario in scenarios.all_of(world, options.only):
+        for scenario in scenarios.all_of(world, options.only, options.names and options.names.split(",")):
             made += 1
             first = verdicts.both(scenario.dir, scenario.name, scenario.name)
             if first[0] != first[1] and scenario.name.startswith("fmt-"):

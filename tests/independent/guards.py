@@ -1,173 +1,71 @@
 # SPDX-License-Identifier: Apache-2.0
 """What the trees say (format.md: Guards)."""
 import re
-import unicodedata
 
-from canonical import Bad, escape_path, fold_path, invisible, unescape_path
-from objects import LINK, MODULE, TREE
+import patterns
+from canonical import (Bad, escape_path, fold_component, fold_path, unescape_path)
+from objects import LINK, MODULE, TREE, MalformedTree, tree_order
 
-
-# --- patterns -------------------------------------------------------------------------------------
-
-
-def _class(pattern, at):
-    """A [...] of a pattern as a regular expression, and where it ends."""
-    end = at + 1
-    negated = pattern[end:end + 1] in (b"!", b"^")
-    end += 1 if negated else 0
-    first, body = end, b""
-    while end < len(pattern) and (pattern[end:end + 1] != b"]" or end == first):
-        named = re.match(rb"\[:([a-z]+):\]", pattern[end:])
-        if named:
-            body += {b"alpha": b"a-zA-Z", b"digit": b"0-9", b"alnum": b"a-zA-Z0-9", b"upper": b"A-Z",
-                     b"lower": b"a-z", b"space": rb"\s", b"xdigit": b"0-9a-fA-F", b"blank": b" \t",
-                     b"punct": rb"!-\x2d:-@\x5b-`{-~", b"cntrl": rb"\x00-\x1f\x7f", b"print": b" -~",
-                     b"graph": b"!-~"}.get(named.group(1), b"")
-            end += len(named.group())
-            continue
-        if pattern[end:end + 1] == b"\\":
-            end += 1
-        char = pattern[end:end + 1]
-        end += 1
-        if pattern[end:end + 1] == b"-" and pattern[end + 1:end + 2] not in (b"", b"]"):
-            high = end + 1
-            if pattern[high:high + 1] == b"\\":
-                high += 1
-            last = pattern[high:high + 1]
-            if char <= last:
-                body += re.escape(char) + b"-" + re.escape(last)
-            end = high + 1
-        else:
-            body += re.escape(char)
-    if end >= len(pattern):
-        return None, at
-    if not body:
-        return (b"[^/]" if negated else b"(?!)"), end + 1
-    return b"(?!/)[" + (b"^" if negated else b"") + body + b"]", end + 1
-
-
-def _regex(pattern, anchored):
-    """A gitignore pattern as a regular expression over a whole path."""
-    out, at = (b"" if anchored else b"(?:.*/)?"), 0
-    while at < len(pattern):
-        char = pattern[at:at + 1]
-        if pattern[at:at + 3] == b"**/" and (at == 0 or pattern[at - 1:at] == b"/"):
-            out += b"(?:.*/)?"
-            at += 3
-        elif pattern[at:] == b"**" and (at == 0 or pattern[at - 1:at] == b"/"):
-            out += b".+"
-            at += 2
-        elif char == b"*":
-            while pattern[at:at + 1] == b"*":
-                at += 1
-            out += b"[^/]*"
-        elif char == b"?":
-            out += b"[^/]"
-            at += 1
-        elif char == b"[":
-            part, end = _class(pattern, at)
-            if part is None:
-                return None
-            out += part
-            at = end
-        else:
-            if char == b"\\":
-                at += 1
-                if at >= len(pattern):
-                    return None
-                char = pattern[at:at + 1]
-            out += re.escape(char)
-            at += 1
-    return out
-
-
-class Pattern:
-    """One pattern (format.md: Patterns)."""
-
-    def __init__(self, text, folded=False):
-        self.negated = text.startswith("!")
-        line = (text[1:] if self.negated else text).encode("utf-8")
-        self.ignored = line.startswith(b"#") and not self.negated
-        line = re.sub(rb"((?:[^\\ ]|\\.)?) +$", rb"\1", line, flags=re.S)
-        self.folders = line.endswith(b"/")
-        body = line[:-1] if self.folders else line
-        self.anchored = b"/" in body
-        body = body[1:] if body.startswith(b"/") else body
-        self.plain = None if re.search(rb"[*?\[\\]", body) or self.negated or self.folders else body
-        if folded:
-            body = b"/".join(_fold_pattern(part) for part in body.split(b"/"))
-        source = _regex(body, self.anchored) if body and not self.ignored else None
-        self.regex = re.compile(source, re.S | (re.I if folded else 0)) if source is not None else None
-
-    def covers(self, path, is_folder):
-        """Whether it matches the path itself or a folder above it."""
-        if self.regex is None:
-            return False
-        parts = path.split(b"/")
-        for size in range(len(parts), 0, -1):
-            if self.folders and size == len(parts) and not is_folder:
-                continue
-            if self.regex.fullmatch(b"/".join(parts[:size])):
-                return True
-        return False
-
-
-def _fold_pattern(part):
-    try:
-        text = "".join(c for c in part.decode("utf-8") if not invisible(c))
-        return unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold()).encode("utf-8")
-    except UnicodeDecodeError:
-        return part
-
-
-class Patterns:
-    """A set of patterns: the last one that covers a path decides."""
-
-    def __init__(self, texts):
-        self.exact = [Pattern(text) for text in texts]
-        self.folded = [Pattern(text, folded=True) for text in texts]
-
-    @staticmethod
-    def _decide(patterns, path, is_folder):
-        for pattern in reversed(patterns):
-            if pattern.covers(path, is_folder):
-                return not pattern.negated
-        return False
-
-    def matches(self, path, is_folder=False):
-        return self._decide(self.exact, path, is_folder)
-
-    def matches_folded(self, path, is_folder=False):
-        return self.matches(path, is_folder) or self._decide(self.folded, fold_path(path), is_folder)
-
-    def names(self, path):
-        """A pattern without wildcards is exactly this path, and the path matches."""
-        return any(p.plain == path for p in self.exact) and self.matches(path)
+TARGET, LINKS, ENTRIES = 4096, 40, 2000000
 
 
 # --- the diff ---------------------------------------------------------------------------------------
 
-def diff(repo, old, new, prefix=b"", out=None):
-    """The changed paths with (old entry, new entry), None where there is none."""
-    out = {} if out is None else out
-    if old == new:
-        return out
-    if prefix.count(b"/") > 900:
-        raise Bad("the tree is nested too deep")
-    left = {} if old is None else {name: (mode, oid) for mode, name, oid in repo.tree(old)}
-    right = {} if new is None else {name: (mode, oid) for mode, name, oid in repo.tree(new)}
-    for name in set(left) | set(right):
-        a, b = left.get(name), right.get(name)
-        if a == b:
-            continue
-        path = prefix + name
-        if (a and a[0] == TREE) or (b and b[0] == TREE):
-            diff(repo, a[1] if a and a[0] == TREE else None, b[1] if b and b[0] == TREE else None, path + b"/", out)
-        a = None if a and a[0] == TREE else a
-        b = None if b and b[0] == TREE else b
-        if a or b:
-            out[path] = (a, b)
-    return out
+class NewTree(Exception):
+    """The tree that is judged is malformed: where, and why."""
+
+    def __init__(self, path, why):
+        super().__init__(why)
+        self.path, self.why = path, why
+
+
+class _Diff:
+    """A walk through two trees in git's order, folder by folder."""
+
+    def __init__(self, repo):
+        self.repo, self.seen, self.out = repo, 0, {}
+
+    def folders(self, old, new, at):
+        left = self.repo.tree(old, at=at) if old else []
+        try:
+            right = self.repo.tree(new, at=at) if new else []
+        except MalformedTree as error:
+            raise NewTree(at, error.why)
+        self.seen += len(right) + 1
+        if self.seen > ENTRIES:
+            raise NewTree(at, "the tree holds more than two million entries")
+        sides = {}
+        for side, entries in enumerate((left, right)):
+            for mode, name, oid in entries:
+                sides.setdefault(tree_order(mode, name), [None, None])[side] = (mode, oid)
+        for key in sorted(sides):
+            name, (a, b) = key.rstrip(b"/"), sides[key]
+            if a == b:
+                continue
+            path = at + b"/" + name if at else name
+            if (a or b)[0] == TREE:
+                self.folders(a and a[1], b and b[1], path)
+            else:
+                self.out[path] = (a, b)
+
+
+def diff(repo, old, new):
+    """The changed paths with (old entry, new entry), None where there is none; no rename tracking."""
+    walk = _Diff(repo)
+    if old != new:
+        walk.folders(old, new, b"")
+    return walk.out
+
+
+def parents(path):
+    """Every folder above a path, outermost first."""
+    parts = path.split(b"/")
+    return [b"/".join(parts[:n]) for n in range(1, len(parts))]
+
+
+def is_module(old, new):
+    """Whether an entry is or was a submodule link."""
+    return any(side is not None and side[0] == MODULE for side in (old, new))
 
 
 def entry(path, what):
@@ -177,15 +75,11 @@ def entry(path, what):
 # --- row 1 ------------------------------------------------------------------------------------------
 
 def drift(changed, frozen, check):
-    """Row 1; frozen maps paths to (mode, id). Gives entries and the paths with what to put there."""
-    above = set()
-    for path in frozen:
-        parts = fold_path(path).split(b"/")
-        above.update(b"/".join(parts[:n]) for n in range(1, len(parts)))
+    """Row 1; frozen maps paths to (mode, id). Gives entries, and the paths with what to put there."""
+    above = {fold_path(folder) for path in frozen for folder in parents(path)}
     out, repair = [], {}
     for path in sorted(changed):
-        old, new = changed[path]
-        what = _drift_of(path, old, new, frozen, check, above)
+        what = _drift_of(path, *changed[path], frozen, check, above)
         if what:
             out.append(entry(path, what))
             repair[path] = frozen.get(path)
@@ -196,87 +90,121 @@ def _drift_of(path, old, new, frozen, check, above):
     if path in frozen:
         if new is None:
             return "check_path_deleted"
+        if new == frozen[path]:
+            return None
         if new[0] in (LINK, MODULE):
             return "check_path_type_changed"
         return "check_path_edited" if new[1] != frozen[path][1] else "check_path_mode_changed"
-    if check.matches_folded(path, (new or old)[0] == MODULE):
+    if check.matches_folded(path, is_module(old, new)):
         return "check_path_added" if new else "check_path_deleted"
     if new and fold_path(path) in above:
         return "check_folder_replaced"
     return None
 
 
-# --- row 2 ------------------------------------------------------------------------------------------
+# --- names --------------------------------------------------------------------------------------------
 
-def _bare(part):
-    """A component without invisible characters, case, streams, trailing dots and spaces."""
-    try:
-        text = "".join(c for c in part.decode("utf-8") if not invisible(c))
-        part = unicodedata.normalize("NFC", unicodedata.normalize("NFD", text).casefold()).encode("utf-8")
-    except UnicodeDecodeError:
-        part = part.lower()
-    return part
+def _stem(name):
+    """A name without a stream and without the dots and spaces at its end, if anything is left."""
+    colon = name.find(b":")
+    name = name[:colon] if colon > 0 else name
+    return name.rstrip(b". ") or name
 
 
-def _cut(part):
-    return part.split(b":")[0].rstrip(b". ")
+def _short(folded, start, code=None):
+    """Whether it can be a short name of a file whose name begins so."""
+    front, tilde, number = _stem(folded).split(b".")[0].partition(b"~")
+    if not tilde or not re.fullmatch(rb"[1-9][0-9]*", number):
+        return False
+    return front == start or (code is not None and len(front) >= 2 and code.startswith(front))
 
 
-def _dots(part):
-    bare = _bare(part)
-    stem = bare.split(b":")[0]
-    return bare != b"" and stem.strip(b". ") == b"" and (stem != b"" or bare == b"")
+def is_dots(name):
+    """A name that some file system takes for . or .. (format.md: dot_name)."""
+    stem = _stem(fold_component(name))
+    return name in (b".", b"..") or (stem != b"" and stem.strip(b". ") == b"")
 
 
-def _git(part):
-    return bool(re.fullmatch(rb"\.git|git~[0-9]+", _cut(_bare(part))))
+def is_git(name):
+    """A name that git, HFS+ or NTFS takes for .git."""
+    folded = fold_component(name)
+    return _stem(folded) == b".git" or _short(folded, b"git")
 
 
-def _short(part, name, prefix, code):
-    cut = _cut(_bare(part))
-    if cut == name or re.fullmatch(prefix + rb"~[1-4]", cut):
-        return True
-    match = re.fullmatch(rb"([a-z0-9]*)~([1-9][0-9]*)", cut)
-    return bool(match and len(cut) == 8 and code.startswith(match.group(1)))
-
-
-def _control(part):
-    text = part.decode("utf-8", "surrogateescape")
-    return any(unicodedata.category(c) == "Cc" for c in text)
-
-
-def _env(part):
-    bare = _bare(part)
-    return bare.startswith(b".env") or _cut(bare) == b"env~1"
-
-
-def unsafe_name(path):
-    """The first reason of the list that applies to any component (format.md: Row 2)."""
-    parts = re.split(rb"[/\\]", path)
-    if any(part == b"" for part in parts):
-        return "empty_name"
-    if any(_dots(part) for part in parts):
+def _reason(name, first):
+    """The reason why a component is unsafe, by its place in the list."""
+    folded = fold_component(name)
+    if is_dots(name):
         return "dot_name"
-    if any(_git(part) for part in parts):
+    if is_git(name):
         return "git_control_name"
-    if _cut(_bare(parts[0])) == b".loops":
+    if first and (_stem(folded) == b".loops" or _short(folded, b"loops")):
         return "loops_rules"
-    if any(_short(part, b".gitmodules", b"gitmod", b"gi7eba") for part in parts):
+    if _stem(folded) == b".gitmodules" or _short(folded, b"gitmod", b"gi7eba"):
         return "gitmodules"
-    if any(_short(part, b".gitattributes", b"gitatt", b"gi7d29") for part in parts):
+    if _stem(folded) == b".gitattributes" or _short(folded, b"gitatt", b"gi7d29"):
         return "gitattributes"
-    if any(_env(part) for part in parts):
+    if folded.startswith(b".env") or _short(folded, b"env"):
         return "environment_file"
-    if any(_control(part) for part in parts):
+    if re.search(rb"[\x00-\x1f\x7f]|\xc2[\x80-\x9f]", name):
         return "control_character"
     return None
 
 
-def leaves_tree(path, leaves, repo):
+UNSAFE = ("empty_name", "dot_name", "git_control_name", "loops_rules", "gitmodules", "gitattributes",
+          "environment_file", "control_character")
+NEVER = UNSAFE[:3]
+
+
+def unsafe_name(path):
+    """The first reason of the list that applies to any component (format.md: Row 2)."""
+    if b"" in path.split(b"/"):
+        return UNSAFE[0]
+    parts = re.split(rb"[/\\]", path)
+    found = {_reason(part, place == 0) for place, part in enumerate(parts) if part}
+    return next((word for word in UNSAFE if word in found), None)
+
+
+# --- row 2 ------------------------------------------------------------------------------------------
+
+class Lookup:
+    """Single paths of a tree; every folder is read once."""
+
+    def __init__(self, repo, root):
+        self.repo, self.root, self.known = repo, root, {}
+
+    def folder(self, path):
+        """The entries of a folder by name, or None if it is none."""
+        if path not in self.known:
+            found = (TREE, self.root) if path == b"" else self.entry(path)
+            is_folder = found is not None and found[0] == TREE
+            self.known[path] = {name: (mode, oid) for mode, name, oid in self.repo.tree(found[1], at=path)} \
+                if is_folder else None
+        return self.known[path]
+
+    def entry(self, path):
+        """(mode, id) of a path, or None."""
+        above, _, name = path.rpartition(b"/")
+        return (self.folder(above) or {}).get(name)
+
+    def target(self, oid):
+        """The target of a symlink, None if it is longer than a path may be."""
+        kind, size, _ = self.repo.info(oid)
+        if kind != "blob":
+            raise Bad("object %s is no blob" % oid)
+        return self.repo.blob(oid, TARGET) if size <= TARGET else None
+
+
+def _steps(target):
+    """The components of a relative target, None if it is absolute or no path."""
+    if not target or target[:1] in (b"/", b"\\") or re.match(rb"[A-Za-z]:", target) or b"\0" in target:
+        return None
+    return re.split(rb"[/\\]", target)
+
+
+def leaves_tree(path, target, tree):
     """Whether a symlink of a tree leads out of it."""
-    here = path.split(b"/")[:-1]
-    todo = _target(leaves[path], repo)
-    links = 1
+    here, todo, links = path.split(b"/")[:-1], _steps(target), 0
     if todo is None:
         return True
     while todo:
@@ -288,97 +216,101 @@ def leaves_tree(path, leaves, repo):
                 return True
             here.pop()
             continue
-        if _git(part) or _dots(part):
+        if is_dots(part) or is_git(part):
             return True
         here.append(part)
-        found = leaves.get(b"/".join(here))
+        found = tree.entry(b"/".join(here))
         if found and found[0] == LINK:
             links += 1
-            more = _target(found, repo)
-            if more is None or links > 40:
-                return True
             here.pop()
+            more = tree.target(found[1])
+            more = None if more is None else _steps(more)
+            if links > LINKS or more is None:
+                return True
             todo = more + todo
     return False
 
 
-def _target(found, repo):
-    kind, size, _ = repo.info(found[1])
-    if kind != "blob" or size > 4096:
-        return None
-    text = repo.blob(found[1], 4096)
-    if not text or text[:1] in (b"/", b"\\") or re.match(rb"[A-Za-z]:", text):
-        return None
-    return re.split(rb"[/\\]", text)
-
-
-def blocked(changed, green, candidate, folders, mutable, deny, repo):
-    """Row 2, what the trees show of it."""
-    out = []
-    for path in sorted(changed):
-        old, new = changed[path]
-        what = _blocked_of(path, old, new, candidate, mutable, deny, repo)
-        if what:
-            out.append(entry(path, what))
-    return out + collisions(changed, green, candidate, folders, mutable)
-
-
-def _blocked_of(path, old, new, candidate, mutable, deny, repo):
-    name = unsafe_name(path)
-    named = mutable.names(path)
-    if name and not (named and (new is None or name not in ("empty_name", "dot_name", "git_control_name"))):
+def _blocked_of(path, old, new, tree, mutable, deny):
+    name, named = unsafe_name(path), mutable.names(path)
+    if name and not (named and (new is None or name not in NEVER)):
         return name
     if named:
         return None
-    if deny.matches_folded(path, (new or old)[0] == MODULE):
+    if deny.matches_folded(path, is_module(old, new)):
         return "blocked_path"
-    if (old and old[0] == MODULE) or (new and new[0] == MODULE):
+    if is_module(old, new):
         return "submodule_link_changed"
-    if new and new[0] == LINK and leaves_tree(path, candidate, repo):
-        size = repo.info(new[1])[1]
-        target = repo.blob(new[1], 16 * 1024 * 1024) if size <= 16 * 1024 * 1024 else b""
-        return "symlink_leaves_tree (%s)" % escape_path(target)
+    if new and new[0] == LINK:
+        target = tree.target(new[1])
+        if target is None:
+            return "symlink_leaves_tree"
+        if leaves_tree(path, target, tree):
+            return "symlink_leaves_tree (%s)" % escape_path(target)
     return None
 
 
-def collisions(changed, green, candidate, folders, mutable):
-    """Added paths and folders that are one with another after folding."""
-    groups = {}
-    for path in list(candidate) + list(folders[1]):
-        groups.setdefault(fold_path(path), []).append(path)
-    out = []
-    for group in groups.values():
-        added = [p for p in group if p not in green and p not in folders[0]]
-        if len(group) < 2 or not added:
+def collisions(changed, green, tree, mutable):
+    """Added paths, and folders above them, that are one with another after folding."""
+    added = [path for path, (old, _) in changed.items() if old is None]
+    wanted = {}
+    for path in added:
+        for prefix in parents(path) + [path]:
+            above, _, name = prefix.rpartition(b"/")
+            wanted.setdefault(above, set()).add(fold_component(name))
+    looked = []
+    for above, names in wanted.items():
+        for name in tree.folder(above) or {}:
+            if fold_component(name) in names:
+                looked.append(above + b"/" + name if above else name)
+    out = set()
+    for path, other in _pairs(looked):
+        if green.entry(path) is not None:
             continue
-        below = [p for p in changed if p not in green and any(p == a or p.startswith(a + b"/") for a in added)]
-        if below and all(mutable.names(p) for p in below):
-            continue
-        for path in added:
-            other = min((p for p in group if p != path), key=lambda p: (p in added, p))
-            out.append((path, entry(path, "path_collision (%s)" % escape_path(other))))
-    told = {path for path, _ in out}
-    out = [pair for pair in out if not any(pair[0].startswith(p + b"/") for p in told)]
-    return [item for _, item in sorted(out, key=lambda pair: pair[0])]
+        below = [p for p in added if p == path or p.startswith(path + b"/")]
+        if not all(mutable.names(p) for p in below):
+            out.add((escape_path(path), "path_collision (%s)" % escape_path(other)))
+    ordered = sorted(out, key=lambda pair: (pair[0].encode(), pair[1].encode()))
+    return [{"path": path, "what": what} for path, what in ordered]
+
+
+def _pairs(paths):
+    """Two paths that fold to one, both ways, unless that is so of the folders they are in already."""
+    spellings, out = {}, []
+    for path in paths:
+        for prefix in parents(path) + [path]:
+            known = spellings.setdefault(fold_path(prefix), [])
+            if prefix in known:
+                continue
+            above = prefix.rpartition(b"/")[0]
+            for other in known:
+                others = other.rpartition(b"/")[0]
+                if above == others or fold_path(above) != fold_path(others):
+                    out += [(prefix, other), (other, prefix)]
+            known.append(prefix)
+    return out
 
 
 # --- all of it --------------------------------------------------------------------------------------
 
 def derive(repo, terms, base_tree, green_tree, tree):
     """(guards, changed paths, repairs) of a candidate's tree; guards without what only the runner saw."""
-    paths = terms["paths"]
-    mutable, check, deny = (Patterns(paths[name]) for name in ("mutable", "check", "blocked"))
-    frozen = frozen_map(terms)
-    drifted, repair = drift(diff(repo, base_tree, tree), frozen, check)
-    changed = diff(repo, green_tree, tree)
-    old_folders, new_folders = set(), set()
-    green = repo.leaves(green_tree, folders=old_folders)
-    candidate = repo.leaves(tree, folders=new_folders)
-    guards = {"drift": drifted,
-              "blocked": blocked(changed, green, candidate, (old_folders, new_folders), mutable, deny, repo),
-              "outside": [escape_path(p) for p in sorted(changed)
-                          if not mutable.matches(p, (changed[p][1] or changed[p][0])[0] == MODULE)]}
-    return guards, changed, repair
+    mutable, check, deny = (patterns.Patterns(terms["paths"][name]) for name in ("mutable", "check", "blocked"))
+    try:
+        changed = diff(repo, green_tree, tree)
+        drifted, repair = drift(diff(repo, base_tree, tree), frozen_map(terms), check)
+    except NewTree as error:
+        told = entry(error.path, "malformed_tree (%s)" % error.why)
+        return {"drift": [], "blocked": [told], "outside": []}, {}, None
+    now, green = Lookup(repo, tree), Lookup(repo, green_tree)
+    blocked = []
+    for path in sorted(changed):
+        what = _blocked_of(path, *changed[path], now, mutable, deny)
+        if what:
+            blocked.append(entry(path, what))
+    blocked += collisions(changed, green, now, mutable)
+    outside = [escape_path(path) for path in sorted(changed) if not mutable.matches(path)]
+    return {"drift": drifted, "blocked": blocked, "outside": outside}, changed, repair
 
 
 def frozen_map(terms):
@@ -388,21 +320,26 @@ def frozen_map(terms):
 
 def check_frozen(repo, terms, base_tree):
     """frozen.entries and frozen.tree are what the patterns select of the base (format.md: Frozen paths)."""
-    check = Patterns(terms["paths"]["check"])
-    leaves = repo.leaves(base_tree)
-    wanted = {}
+    check, mutable = patterns.Patterns(terms["paths"]["check"]), patterns.Patterns(terms["paths"]["mutable"])
+    patterns.Patterns(terms["paths"]["blocked"])
+    leaves, wanted = repo.leaves(base_tree), {}
     for path in sorted(leaves):
         mode, oid = leaves[path]
         if check.matches_folded(path, mode == MODULE):
-            if mode not in (b"100644", b"100755"):
+            if mode in (LINK, MODULE):
                 raise Bad("the check path %s is no regular file" % escape_path(path))
             wanted[path] = (mode, oid)
     listed = [{"path": escape_path(p), "mode": m.decode(), "id": i} for p, (m, i) in wanted.items()]
     told = [{k: e[k] for k in ("path", "mode", "id")} for e in terms["frozen"]["entries"]]
     if told != listed:
         raise Bad("the frozen entries are not those that the patterns select")
+    if not wanted or not check.all_find(wanted):
+        raise Bad("a pattern of paths.check names nothing of the base")
     if repo.write_tree(wanted) != terms["frozen"]["tree"]:
         raise Bad("the frozen tree is not that of the frozen entries")
+    both = [path for path in wanted if mutable.matches(path)]
+    if both:
+        raise Bad("the frozen path %s is in paths.mutable as well" % escape_path(both[0]))
 
 
 def checked_tree(repo, tree, repair):
@@ -412,7 +349,5 @@ def checked_tree(repo, tree, repair):
     leaves = repo.leaves(tree)
     for path in repair:
         leaves.pop(path, None)
-    for path, found in repair.items():
-        if found:
-            leaves[path] = found
+    leaves.update({path: found for path, found in repair.items() if found})
     return repo.write_tree(leaves)

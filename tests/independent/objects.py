@@ -16,11 +16,58 @@ class Unfit(Exception):
     """The workspace is not fit (30)."""
 
 
+class MalformedTree(Bad):
+    """A tree that git may read and never writes; `why` is told by format.md."""
+
+    def __init__(self, oid, why):
+        super().__init__("tree %s is malformed: %s" % (oid, why))
+        self.why = why
+
+
+def tree_order(mode, name):
+    """What git sorts the entries of a tree by."""
+    return name + (b"/" if mode == TREE else b"")
+
+
+def parse_tree(data, step):
+    """The entries (mode, name, id) of a tree, or the word of format.md for what is wrong with it."""
+    at, out, leaves = 0, [], set()
+    while at < len(data):
+        space = data.find(b" ", at)
+        if space < 0:
+            return "an entry has no mode"
+        mode, end = data[at:space], data.find(b"\0", space)
+        if mode not in MODES:
+            return "an entry has a mode that git does not write"
+        if end < 0:
+            return "an entry has no end of name"
+        name = data[space + 1:end]
+        if not name:
+            return "an entry has an empty name"
+        if b"/" in name:
+            return "an entry has a name with a slash"
+        if end + 1 + step > len(data):
+            return "the last entry is cut short"
+        if out:
+            last = tree_order(*out[-1][:2])
+            if last == tree_order(mode, name):
+                return "two entries have the same name"
+            if last > tree_order(mode, name):
+                return "the entries are not in git's order"
+        if mode != TREE:
+            leaves.add(name)
+        elif name in leaves:
+            return "two entries have the same name"
+        out.append((mode, name, data[end + 1:end + 1 + step].hex()))
+        at = end + 1 + step
+    return out
+
+
 class Repo:
     """Reads objects through git cat-file, and hashes each of them again."""
 
-    def __init__(self, folder):
-        self.env = {k: v for k, v in os.environ.items() if k != "GIT_NAMESPACE"}
+    def __init__(self, folder, env=None):
+        self.env = {k: v for k, v in (os.environ if env is None else env).items() if k != "GIT_NAMESPACE"}
         self.env.update(GIT_NO_REPLACE_OBJECTS="1", GIT_OPTIONAL_LOCKS="0", LC_ALL="C", GIT_NO_LAZY_FETCH="1")
         self.folder = folder
         self.cache = {}
@@ -30,6 +77,7 @@ class Repo:
             raise Unfit(done.stderr.decode("utf-8", "replace").strip() or "no git repository")
         self.git_dir, self.hash = done.stdout.decode("utf-8", "surrogateescape").split("\n")[:2]
         self.digits = 64 if self.hash == "sha256" else 40
+        self.empty_tree = self.id_of("tree", b"")
         self._info = self._start("--batch-check=%(objectname) %(objecttype) %(objectsize) %(deltabase)")
         self._batch = self._start("--batch")
 
@@ -47,6 +95,13 @@ class Repo:
     def _start(self, flag):
         return subprocess.Popen(["git", "-C", self.folder, "cat-file", flag], env=self.env, stdin=subprocess.PIPE,
                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+
+    def close(self):
+        """End the processes that read objects."""
+        for process in (self._info, self._batch):
+            process.stdin.close()
+            process.stdout.close()
+            process.wait()
 
     def info(self, oid):
         """Type and size from the header of an object."""
@@ -88,35 +143,23 @@ class Repo:
     def blob(self, oid, limit):
         return self.read(oid, "blob", limit)
 
-    def tree(self, oid, limit=32 * MIB):
-        """The entries (mode, name, id) of a well-formed tree."""
-        data, at, out, step = self.read(oid, "tree", limit), 0, [], self.digits // 2
-        while at < len(data):
-            space, end = data.find(b" ", at), data.find(b"\0", at)
-            if not at < space < end or end + 1 + step > len(data):
-                raise Bad("tree %s is cut off" % oid)
-            mode, name = data[at:space], data[space + 1:end]
-            if mode not in MODES:
-                raise Bad("tree %s has the unknown mode %s" % (oid, mode.decode("latin-1")))
-            if b"/" in name:
-                raise Bad("tree %s has a name with a slash" % oid)
-            out.append((mode, name, data[end + 1:end + 1 + step].hex()))
-            at = end + 1 + step
-        keys = [name + (b"/" if mode == TREE else b"") for mode, name, _ in out]
-        if keys != sorted(keys) or len({name for _, name, _ in out}) != len(out):
-            raise Bad("tree %s is out of order or has a name twice" % oid)
-        return out
+    def tree(self, oid, limit=32 * MIB, at=b""):
+        """The entries (mode, name, id) of a well-formed tree that stands for the folder `at`."""
+        found = [] if oid == self.empty_tree else parse_tree(self.read(oid, "tree", limit), self.digits // 2)
+        if isinstance(found, list) and at.count(b"/") >= 512:
+            found = "folders are nested more than 512 deep"
+        if isinstance(found, list) and found and len(at) + max(len(name) for _, name, _ in found) >= 4096:
+            found = "a path is longer than 4096 bytes"
+        if isinstance(found, str):
+            raise MalformedTree(oid, found)
+        return found
 
-    def leaves(self, oid, prefix=b"", out=None, folders=None):
-        """Every path of a tree that is no folder, with (mode, id); folders are collected beside."""
+    def leaves(self, oid, prefix=b"", out=None):
+        """Every path of a tree that is no folder, with (mode, id)."""
         out = {} if out is None else out
-        if prefix.count(b"/") > 900:
-            raise Bad("the tree is nested too deep")
-        for mode, name, child in self.tree(oid):
+        for mode, name, child in self.tree(oid, at=prefix[:-1]):
             if mode == TREE:
-                if folders is not None:
-                    folders.add(prefix + name)
-                self.leaves(child, prefix + name + b"/", out, folders)
+                self.leaves(child, prefix + name + b"/", out)
             else:
                 out[prefix + name] = (mode, child)
         return out

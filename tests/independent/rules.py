@@ -1,221 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules 1: the check from its evidence, the decision, and the fold (decision.md; format.md: The fold)."""
+"""Rules 1: the decision and the fold (decision.md; format.md: The fold)."""
 import copy
 
-import reports
-from canonical import (EXIT, Bad, Float, TESTS, VERDICT, byte_order, dump, micro, read, seconds, sha256, usd)
-
-
-# --- the check ------------------------------------------------------------------------------------
-
-def _passing_names(tests):
-    return set(tests["passed"]) if tests else set()
-
-
-class Check:
-    """A check derived from a record's evidence (format.md: What verify checks, 13)."""
-
-    def __init__(self, terms, files, baseline, green, skipped_notes):
-        self.terms, self.files, self.notes = terms, files, skipped_notes
-        self.baseline, self.green = baseline, green
-
-    def one(self, run, no_report, suffix, external=None):
-        """One run: problem, metric, passing, tests, and what it lacks of the baseline's tests."""
-        out = {"problem": None, "metric": None, "passing": False, "tests": None, "lost": [], "newly_skipped": []}
-        if run["ended"] != "itself" or run["exit_code"] is None:
-            out["problem"] = "it did not end by itself"
-            return out
-        try:
-            tests, told = self._tests(no_report, suffix, external)
-            out["tests"] = tests.value() if tests else None
-        except Bad as error:
-            out["problem"] = str(error)
-            return out
-        self._compare(out)
-        success = run["exit_code"] == self.terms["check"]["success_exit_code"]
-        failed = bool(out["tests"] and out["tests"]["failed"])
-        out["problem"] = "every test was skipped" if reports.none_ran(out["tests"]) else \
-            self._contradiction(success, out["tests"], failed)
-        if out["problem"] is None:
-            self._metric(out, run, told, suffix)
-        out["passing"] = success and not failed and not out["lost"] and not out["newly_skipped"] \
-            and out["problem"] is None
-        return out
-
-    def _tests(self, no_report, suffix, external):
-        if no_report is not None:
-            raise Bad("there is no report")
-        told, terms = None, self.terms
-        if external is not None:
-            told, tests = reports.verdict(self.files["report"])
-            return tests, told
-        report = self.files.get("report" + suffix)
-        if report is None:
-            raise Bad("there is no report")
-        tests = reports.parse(terms["check"]["format"], report) if terms["check"]["format"] != "none" else None
-        if terms["metric"]["from"] == "verdict":
-            if "verdict" + suffix not in self.files:
-                raise Bad("there is no verdict")
-            told, own = reports.verdict(self.files["verdict" + suffix])
-            if tests is None and own is not None:
-                if not own.found:
-                    raise Bad("no test ran")
-                tests = own
-        return tests, told
-
-    def _compare(self, out):
-        """lost and newly_skipped (format.md: Check)."""
-        tests = out["tests"]
-        if tests is None or self.baseline is None:
-            return
-        seen = set(tests["passed"]) | set(tests["failed"]) | set(tests["skipped"])
-        known = self.baseline["passed"] + self.baseline["failed"] + self.baseline["skipped"]
-        ran = set(self.baseline["passed"]) | set(self.baseline["failed"])
-        if not tests["partial"]:
-            out["lost"] = byte_order(t for t in known if t not in seen)
-        out["newly_skipped"] = byte_order(t for t in tests["skipped"] if t in ran)
-
-    def _contradiction(self, success, tests, failed):
-        """The table of report-formats.md: When a check passes."""
-        source = self.terms["metric"]["from"]
-        if tests is None:
-            return None if success or source == "verdict" else "the check failed"
-        if success and failed:
-            return "success with failures"
-        if not success and not failed:
-            return "no success without a failure"
-        if not success and source not in ("failures", "verdict"):
-            return "the check failed"
-        return None
-
-    def _metric(self, out, run, told, suffix):
-        terms = self.terms["metric"]
-        try:
-            out["metric"] = self._number(terms, out["tests"], run, told, suffix)
-        except Bad as error:
-            out["problem"] = "no metric: %s" % error
-
-    def _number(self, terms, tests, run, told, suffix):
-        source = terms["from"]
-        if source == "failures":
-            if tests is None:
-                raise Bad("no tests")
-            return Float(len(tests["failed"]))
-        if source == "exit":
-            return Float(run["exit_code"])
-        if source == "verdict":
-            if told is None:
-                raise Bad("no metric_value")
-            return Float(float(told) + 0.0 if told else 0.0)
-        name = ("metric-source" if self.terms["check"]["format"] in ("junit", "jest") else "report") + suffix
-        data = self.files.get(name)
-        if data is None:
-            raise Bad("no output")
-        if source == "regex":
-            return Float(reports.metric_regex(terms["pattern"], data))
-        return Float(reports.metric_json(terms["pointer"], data))
-
-    def derive(self, told, external=None):
-        """The fields that the check must have, from what is told of its runs."""
-        repeat = self.terms["metric"]["repeat"]
-        samples = [{"run": told["run"], "no_report": told["no_report"]}]
-        if repeat > 1:
-            samples = told["runs"]
-        elif told["runs"]:
-            raise Bad("check.runs is not empty")
-        found = []
-        for number, sample in enumerate(samples, 1):
-            found.append(self.one(sample["run"], sample["no_report"], "-%d" % number if number > 1 else "", external))
-        first = self._runs(told, samples, found, repeat)
-        return self._fields(told, first, found)
-
-    def _runs(self, told, samples, found, repeat):
-        """check.runs: as many as the contract says, or the last one has a problem."""
-        if repeat > 1:
-            if not samples or samples[0]["run"] != told["run"] or samples[0]["no_report"] != told["no_report"] \
-                    or samples[0]["report"] != told["report"]:
-                raise Bad("check.runs does not begin with the check's own run")
-            if any(one["problem"] for one in found[:-1]) or len(found) > repeat or \
-                    (len(found) < repeat and not found[-1]["problem"]):
-                raise Bad("check.runs has not as many runs as it must")
-        for number, (sample, one) in enumerate(zip(samples, found), 1):
-            if repeat > 1:
-                self._sample(number, sample, one)
-        return found[0]
-
-    def _sample(self, number, sample, one):
-        if (sample["report"] is None) != (sample["no_report"] is not None):
-            raise Bad("run %d: no_report is null exactly if there is a report" % number)
-        wanted = {"metric": one["metric"], "passing": one["passing"],
-                  "tests_sha256": sha256(one["tests"]) if one["tests"] else None}
-        for key, value in wanted.items():
-            if sample[key] != value:
-                raise Bad("run %d: %s is %r, not %r" % (number, key, sample[key], value))
-        if (sample["problem"] is None) != (one["problem"] is None):
-            raise Bad("run %d: whether there is a problem (%s)" % (number, one["problem"]))
-
-    def _fields(self, told, first, found):
-        tests = first["tests"]
-        problem = next((one["problem"] for one in found if one["problem"]), None)
-        metrics = [one["metric"] for one in found]
-        metric = noise = None
-        if problem is None:
-            metric = median(metrics)
-            if self.terms["metric"]["repeat"] > 1:
-                noise = median([abs(m - metric) for m in metrics])
-        verdicts = {(one["passing"], sha256(one["tests"]) if one["tests"] else None) for one in found
-                    if not one["problem"]}
-        names = tests["passed"] + tests["failed"] + tests["skipped"] if tests else None
-        return {"problem": problem, "metric": None if metric is None else Float(metric),
-                "noise": None if noise is None else Float(noise), "passing": all(one["passing"] for one in found),
-                "flaky": len(verdicts) > 1, "partial": bool(tests and tests["partial"]),
-                "counts": {k: len(tests[k]) for k in ("passed", "failed", "skipped")} if tests else None,
-                "failures": tests["failed"] if tests else None,
-                "collected": sha256(byte_order(names)) if tests else None,
-                "tests": dump(tests) if tests else None, "lost": first["lost"],
-                "newly_skipped": first["newly_skipped"], "regressed": self._regressed(tests)}
-
-    def _regressed(self, tests):
-        if tests is None or self.green is None:
-            return []
-        return byte_order(_passing_names(self.green) - set(tests["passed"]))
-
-
-def median(values):
-    """The median; of an even number the mean of the two in the middle."""
-    ordered = sorted(values)
-    middle = len(ordered) // 2
-    return ordered[middle] if len(ordered) % 2 else (ordered[middle - 1] + ordered[middle]) / 2
-
-
-def compare_check(told, wanted, blob_id):
-    """Every field of the check but run and no_report; of problem only whether it is null."""
-    for key, value in wanted.items():
-        if key == "problem":
-            if (told[key] is None) != (value is None):
-                raise Bad("check.problem is %r, derived: %r" % (told[key], value))
-            continue
-        if key == "tests":
-            value = None if value is None else blob_id(value)
-        have = {k: told[key][k] for k in value} if key == "counts" and told[key] and value else told[key]
-        if have != value:
-            raise Bad("check.%s is %r, derived: %r" % (key, told[key], value))
-    if (told["report"] is None) != (told["no_report"] is not None):
-        raise Bad("check.no_report is null exactly if there is a report")
-
-
-def target_met(terms, check):
-    """metrics.md: Better, and good enough."""
-    metric, target = check["metric"], terms["metric"]["target"]
-    if metric is None or check["problem"] is not None or not check["passing"]:
-        return False
-    return metric <= target if terms["metric"]["direction"] == "minimize" else metric >= target
-
-
-def has_failing_set(check):
-    """decision.md: Failing sets."""
-    return check is not None and check["problem"] is None and not check["partial"] and check["failures"] is not None
-
+from canonical import EXIT, Bad, VERDICT, TESTS, byte_order, micro, read, seconds, sha256, usd
+from checks import has_failing_set, passing_names, target_met
 
 # --- failing sets -----------------------------------------------------------------------------------
 
@@ -286,7 +74,7 @@ def before_start(terms, state, at):
     if any(f["severity"] == "block" for f in state["findings"]):
         return "human_required", "blocked_finding"
     if counters["unknown_costs"] and limits["unknown_cost"] == "stop":
-        return "budget_exceeded", "unknown_cost"
+        return "budget_exceeded", "cost_limit"
     if micro(state["cumulative_usd"]) + reservation(terms, state) > micro(limits["cost_usd"]) or \
             (limits["tokens"] is not None and counters["tokens"] > limits["tokens"]):
         return "budget_exceeded", "cost_limit"
@@ -327,8 +115,9 @@ def row(terms, before, receipt, base_tests, green_tests, green_tree):
     holdout = receipt.get("holdout")
     if check["problem"] is not None or (holdout and holdout["verdict"] == "no_verdict"):
         return 7, "reject", "verifier_failed"
-    failed = set(base_tests["failed"]) if base_tests else set()
-    if check["lost"] or (set(check["newly_skipped"]) & failed) - _passing_names(green_tests):
+    reference = base_tests if base_tests is not None else green_tests
+    failed = set(reference["failed"]) if reference is not None else set()
+    if check["lost"] or (set(check["newly_skipped"]) & failed) - passing_names(green_tests):
         return 8, soft, "metric_integrity_violation"
     if check["flaky"]:
         return 9, "blocked", "check_flaky"
@@ -680,8 +469,7 @@ def _halt(terms, state, record, body):
         need(told[1:] == ("operator_stopped", "operator_stopped"), "the reasons of an operator's halt")
     else:
         found = before_start(terms, state, at)
-        need(body["by"] == "limit" and found is not None and found[0] == body["halt_reason"],
-             "no limit is reached, or another one")
+        need(body["by"] == "limit" and found == told[1:], "no limit is reached, or another one")
     need(body["iteration"] == state["iteration"], "the halt's iteration")
     need(body["last_green_commit"] == state["last_green_commit"], "the halt's green")
     need(body["exit_code"] == EXIT[body["halt_reason"]], "the halt's exit code")
@@ -694,8 +482,7 @@ def _halt(terms, state, record, body):
 
 def _resume(_terms, state, record, body):
     need(state["phase"] == "halted" and body["halt"] == state["halt"], "nothing to resume")
-    need(state["halt_reason"] in ("operator_stopped", "human_required", "workspace_invalid",
-                                  "isolation_unsatisfiable"), "this halt is not resumed")
+    need(state["halt_reason"] in ("operator_stopped", "human_required", "workspace_invalid"), "this halt is not resumed")
     need(state["halt_reason"] != "human_required" or not _blocks(state), "a finding blocks")
     counters = state["counters"]
     if counters["started_at"] is not None:
@@ -709,12 +496,16 @@ def _blocks(state):
     return any(f["severity"] == "block" for f in state["findings"])
 
 
+def _independent(state, signer):
+    need(all(s["principal"] != signer["principal"] and s["key"] != signer["key"] for s in state["submitters"]),
+         "who ran the loop judges it")
+
+
 def _review(_terms, state, record, body):
     need(state["status"] == "awaiting_review", "nothing to review")
     need(body["halt"] == state["halt"] and body["candidate"] == state["last_green_commit"], "a review of another")
     signer = only(record["actor"], "principal", "key")
-    need(all(s["principal"] != signer["principal"] and s["key"] != signer["key"] for s in state["submitters"]),
-         "who ran the loop cannot review it")
+    _independent(state, signer)
     if body["verdict"] == "approve":
         state["approvals"].append({"seq": record["seq"], "principal": signer["principal"], "key": signer["key"]})
     else:
@@ -739,6 +530,7 @@ def _finding(_terms, state, record, body):
         return
     found = [f for f in state["findings"] if f["record"] == body["finding"] and body["finding"] is not None]
     need(found and found[0]["severity"] == body["severity"], "no open finding of this severity")
+    _independent(state, only(record["actor"], "principal", "key"))
     state["findings"].remove(found[0])
 
 

@@ -2,6 +2,7 @@
 """The loops that compare.py makes; each converges, regresses, oscillates or halts in its own way."""
 import json
 import os
+import select
 import subprocess
 
 from compare import Scenario
@@ -28,8 +29,8 @@ RED = lines(a="f", b="f", c="p")
 EXTERNAL = {"check.format": "none", "check.external": True, "roles.verifier": ["verifier@example.org"]}
 
 
-def plain(world, only):
-    """Loops of one run."""
+def plain(world, wanted):
+    """Loops of one run; `wanted` says of a name whether it is made."""
     F, P = "f", "p"
     table = {
         "lines": (RED, [lines(a="p", b="f", c="p"), lines(a="p", b="p", c="f"), lines(a="p", b="p", c="p")], {}),
@@ -76,15 +77,15 @@ def plain(world, only):
         "success7": (lines(a=F, b=P), [raw("ok a\nok b\ndone 2\n", 7)], {"check.success_exit_code": 7}),
     }
     for name, (base, steps, terms) in table.items():
-        if only in name:
+        if wanted(name):
             yield Scenario(world, name, base, steps, terms).run()
 
 
-def special(world, only):
+def special(world, wanted):
     """Loops with more commands than run."""
     for make in (started, stopped, finding, promoted, rejected, renewed, external, recorded, repeat, flaky, sha256, packed,
-                 verdict_file, junit, jest, formats, timeouts, abandoned):
-        if only in make.__name__:
+                 verdict_file, junit, jest, texts, formats, timeouts, abandoned):
+        if wanted(make.__name__):
             yield from make(world)
 
 
@@ -117,7 +118,7 @@ def finding(world):
     yield s
     s = Scenario(world, "finding-mid", RED, [lines(a="p", b="p", c="p")])
     s.loop("start", s.name, "-f", os.path.join(world.work, "loop-%s.toml" % s.name))
-    out = s.loop("checkpoint", s.name, "--json").stdout
+    s.loop("checkpoint", s.name, "--json")
     s.loop("finding", s.name, "add", "--severity", "block", "--message", "no", "--key", world.key("ann"))
     rev = candidate(s, lines(a="p", b="p", c="p"))
     s.code = s.loop("record", s.name, "--candidate", rev).returncode
@@ -311,8 +312,7 @@ def abandoned(world):
     s = Scenario(world, "abandoned", RED, ["sleep 4; echo 1 > src/x"] + [lines(a="p", b="p", c="p")], {"worker.usage": "json", "worker.on_failure": "reject", "limits.unknown_cost": "allow"})
     path = os.path.join(world.work, "loop-%s.toml" % s.name)
     process = subprocess.Popen(["git-loop", "run", s.name, "-f", path], cwd=s.dir, env=world.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    import time
-    time.sleep(1.5)
+    select.select([], [], [], 1.5)
     process.kill()
     process.wait()
     s.run()
@@ -320,7 +320,7 @@ def abandoned(world):
     s = Scenario(world, "interrupted", RED, ["sleep 4; echo 1 > src/x"] + [lines(a="p", b="p", c="p")])
     path = os.path.join(world.work, "loop-%s.toml" % s.name)
     process = subprocess.Popen(["git-loop", "run", s.name, "-f", path], cwd=s.dir, env=world.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(1.5)
+    select.select([], [], [], 1.5)
     process.terminate()
     process.wait()
     yield s
@@ -328,14 +328,56 @@ def abandoned(world):
     s = Scenario(world, "stop-mid", RED, ["sleep 4; echo 1 > src/x"] + [lines(a="p", b="p", c="p")], {"limits.iterations": 1})
     path = os.path.join(world.work, "loop-%s.toml" % s.name)
     second = subprocess.Popen(["git-loop", "run", s.name, "-f", path], cwd=s.dir, env=world.env, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    time.sleep(1.5)
+    select.select([], [], [], 1.5)
     s.loop("stop", s.name, "--key", world.key("ann"))
     second.wait()
     process.wait()
     yield s
 
 
-def all_of(world, only):
-    """Every scenario whose name has this word."""
-    yield from plain(world, only)
-    yield from special(world, only)
+def texts(world):
+    """A short loop for each format of text: incomplete, a test that is hushed, one that is mended, green."""
+    from samples import DOC, END, ERR, HEAD, LT, V, VF, go, out, suite
+    start, red, green = ("start", "p"), ("fail", "p"), ("pass", "p")
+    ran = [("run", "p", "A"), ("pass", "p", "A"), ("run", "p", "B")]
+    table = {
+        "tap": (out("TAP version 13\n1..3\nok 1 - a\nnot ok 2 - b\n# Subtest: c\n    not ok 1 - d\n      ---\n      at: here\n      ...\n    1..1\nnot ok 3 - c\n"), [
+            out("1..3\nok 1 - a\nok 2 - b\n", 0), out("ok 1 - a\nok 2 - b # SKIP no\n    ok 1 - d\n    1..1\nok 3 - c\n1..3\n", 0),
+            out("ok 1 - a\nok 2 - b\n    not ok 1 - d\n    1..1\nnot ok 3 - c\n1..3\n"), out("ok 1 - a\nok 2 - b\n    ok 1 - d\n    1..1\nok 3 - c # time=1ms\n1..3\n", 0)]),
+        "pytest": (out(HEAD + "PASSED t.py::a\nFAILED t.py::b[<o at 0x1f>] - assert 1\nFAILED t.py::b[<o at 0x2f>] - x\n2 failed, 1 passed in 0.01s\n"), [
+            out(HEAD + "PASSED t.py::a\n", 0), out(HEAD + "PASSED t.py::a\nPASSED t.py::b[<o at 0x3f>]\n2 passed in 0.01s\n", 0),
+            out(HEAD + "PASSED t.py::a\nPASSED t.py::b[<o at 0x3f>]\nFAILED t.py::b[<o at 0x5f>]\n1 failed, 2 passed in 0.01s\n"),
+            out(HEAD + "PASSED t.py::a\nPASSED t.py::b[<o at 0x3f>]\nXPASS t.py::b[<o at 0x7f>]\n2 passed, 1 xpassed in 0.01s\n", 0)]),
+        "go-json": (out(go(start, *ran, ("fail", "p", "B"), VF, red)), [
+            out(go(start, *ran, VF, red)), out(go(start, *ran, ("skip", "p", "B"), V, green), 0),
+            out(go(start, *ran, ("pass", "p", "B"), V, green), 0)]),
+        "libtest": (out(LT + suite([("a", "ok"), ("t::b", "FAILED")]) + ERR + DOC + suite([("src/lib.rs - f (line 3)", "ok"), ("src/lib.rs - f (line 9)", "FAILED")]) + ERR.replace("lib", "doc") + END, 101), [
+            out(LT + suite([("a", "ok"), ("t::b", "FAILED")]) + ERR, 101), out("error: could not compile `a` (lib)\n", 101),
+            out(LT + suite([("a", "ok"), ("t::b", "ignored, later")]) + DOC + suite([("src/lib.rs - f (line 3)", "ok"), ("src/lib.rs - f (line 9)", "ok")]), 0),
+            out(LT + suite([("a", "ok"), ("t::b", "ok")]) + DOC + suite([("src/lib.rs - f (line 4)", "ok"), ("src/lib.rs - f (line 8) - compile fail", "ok")]), 0)])}
+    for name, (base, steps) in table.items():
+        yield Scenario(world, "text-" + name, base, steps, {"check.format": name, "limits.no_progress": 9, "guards.on_violation": "reject"}).run()
+    bad = junit_text(a="p", b="p", c="p")
+    steps = [dict(bad, report="<!DOCTYPE x>" + bad["report"]), junit_text(a="p", b="f", c="s"), bad]
+    yield Scenario(world, "file-junit", junit_text(a="f", b="f", c="s"), steps, {
+        "check.format": "junit", "check.report": "report.out", "limits.no_progress": 9}, check=FILE_CHECK).run()
+    check = 'cat src/verdict > "$GIT_LOOP_VERDICT"\nexit "$(cat src/code)"\n'
+    steps = [{"verdict": '{"metric_value": 2, "collected": ["a","b"], "failures": ["b"]}', "code": "5\n"},
+             {"verdict": '{"metric_value": 0, "collected": ["b","a"], "failures": []}', "code": "0\n"}]
+    yield Scenario(world, "file-verdict", dict(raw("", 0), verdict='{"metric_value": 3}'), steps, {
+        "check.format": "none", "metric.from": "verdict", "limits.no_progress": 9}, check=check).run()
+
+
+def keys(world, names):
+    """A short loop under each of these keys."""
+    for name in names:
+        s = Scenario(world, "key-" + name, RED, [lines(a="p", b="p", c="p")])
+        yield s.run("--key", world.key(name))
+
+
+def all_of(world, only="", names=None):
+    """Every scenario whose name has this word, or those of these names (of their function, where it makes several)."""
+    def wanted(name):
+        return name in names if names else only in name
+    yield from plain(world, wanted)
+    yield from special(world, wanted)

@@ -30,13 +30,17 @@ def _take(data):
 
 
 def _dearmor(armor):
-    lines = armor.rstrip(b"\n").split(b"\n")
-    if len(lines) < 3 or lines[0] != HEAD or lines[-1] != TAIL or armor.rstrip(b"\n") + b"\n" != armor:
+    lines = (armor[:-1] if armor.endswith(b"\n") else armor).split(b"\n")
+    if len(armor) > 65536 or len(lines) < 3 or lines[0] != HEAD or lines[-1] != TAIL or b"" in lines:
         raise Bad("the signature is not one armoured SSHSIG")
+    text = b"".join(lines[1:-1])
     try:
-        return base64.b64decode(b"".join(lines[1:-1]), validate=True)
+        data = base64.b64decode(text, validate=True)
     except ValueError:
         raise Bad("the signature is no base64")
+    if base64.b64encode(data) != text:
+        raise Bad("the signature is no base64")
+    return data
 
 
 def _check_key(blob):
@@ -55,12 +59,15 @@ def _check_key(blob):
 
 def _check_raw(signature, key_type):
     algorithm, rest = _take(signature)
-    if algorithm == b"ssh-rsa":
-        raise Bad("RSA with SHA-1")
+    wanted = (b"rsa-sha2-256", b"rsa-sha2-512") if key_type == "ssh-rsa" else (key_type.encode(),)
+    if algorithm not in wanted:
+        raise Bad("the signature is of another kind than its key")
+    _, rest = _take(rest)
     if key_type.startswith("sk-"):
-        _, rest = _take(rest)
-        if not rest or not rest[0] & 1:
+        if len(rest) != 5 or not rest[0] & 1:
             raise Bad("the hardware key was not touched")
+    elif rest:
+        raise Bad("the signature is malformed")
 
 
 def key_of(armor, namespace):
@@ -70,12 +77,12 @@ def key_of(armor, namespace):
         raise Bad("the signature is no SSHSIG of version 1")
     key, rest = _take(data[10:])
     space, rest = _take(rest)
-    _, rest = _take(rest)
+    reserved, rest = _take(rest)
     digest, rest = _take(rest)
     raw, rest = _take(rest)
     if space != namespace.encode():
         raise Bad("the signature is in another namespace than %s" % namespace)
-    if digest not in (b"sha256", b"sha512") or rest:
+    if digest not in (b"sha256", b"sha512") or rest or reserved:
         raise Bad("the signature is malformed")
     _check_raw(raw, _check_key(key))
     return key
@@ -86,9 +93,22 @@ def fingerprint(key):
     return "SHA256:" + base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip("=")
 
 
+HOLD = set()  # signatures that hold, by the hash of all that says so: one is not looked at twice
+
+
 def verify(armor, data, namespace, revoked):
     """The key that signed these bytes; raises if the signature does not hold or the key is revoked."""
     key = key_of(armor, namespace)
+    known = hashlib.sha256(b"%d %s\n%d %s\n" % (len(armor), armor, len(namespace), namespace.encode()) + data).digest()
+    if known not in HOLD:
+        _check(armor, data, namespace)
+        HOLD.add(known)
+    if revoked:
+        _not_revoked(key, revoked)
+    return key
+
+
+def _check(armor, data, namespace):
     with tempfile.NamedTemporaryFile() as file:
         file.write(armor)
         file.flush()
@@ -96,9 +116,6 @@ def verify(armor, data, namespace, revoked):
         done = subprocess.run(command, input=data, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     if done.returncode:
         raise Bad("the signature does not verify: %s" % done.stdout.decode("utf-8", "replace").strip())
-    if revoked:
-        _not_revoked(key, revoked)
-    return key
 
 
 def _not_revoked(key, revoked):

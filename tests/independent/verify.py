@@ -2,11 +2,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """A second verifier of git-loop ledgers, written from docs/src alone.
 
-verify.py [-C DIR] [--allowed-signers FILE] [--now RFC3339] ID...|--all
+verify.py [-C DIR] [--allowed-signers FILE] [--now RFC3339] [--json] ID...|--all
 Exit 0: everything holds. 20: a ledger does not verify. 30: the workspace is not fit. 129: bad arguments.
 The order of the checks is that of docs/src/design/format.md, "What verify checks, in order".
 """
 import argparse
+import json
 import os
 import re
 import sys
@@ -15,13 +16,14 @@ import time
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
+import checks  # noqa: E402
 import guards as trees  # noqa: E402
+import messages  # noqa: E402
 import reports  # noqa: E402
 import rules  # noqa: E402
 import signatures  # noqa: E402
 import terms as ranges  # noqa: E402
-from canonical import (BODIES, Bad, CONTRACT, RECORD, _at, dump, escape_path, metric_text, micro, read, seconds,  # noqa: E402
-                       short, usd)
+from canonical import (BODIES, Bad, CONTRACT, RECORD, _at, dump, escape_path, load, micro, read, seconds, usd)  # noqa: E402
 from objects import KIB, MIB, Repo, Unfit  # noqa: E402
 
 SIGNS = {"contract": ("approver",), "baseline": ("runner",), "checkpoint": ("runner",), "iteration": ("runner",),
@@ -86,95 +88,19 @@ class Record:
         out = {}
         for mode, name, child in self.repo.tree(self.tree[b"evidence"][1], 64 * KIB):
             need(mode == b"100644", "evidence/ holds something that is no plain file")
-            small = re.match(rb"(report|metric-source)(-\d+)?$", name)
-            kind, size, _ = self.repo.info(child)
-            need(kind == "blob" and size <= (16 if small else 64) * MIB, "evidence/ holds something too large")
             out[name.decode("utf-8", "surrogateescape")] = child
         return out
 
     def evidence_files(self):
         """The contents of the evidence that has a part in verification."""
-        wanted = re.compile(r"(report|metric-source|verdict)(-\d+)?|report\.sig|tests\.json")
-        return {name: self.repo.blob(oid, 64 * MIB) for name, oid in self.evidence.items() if wanted.fullmatch(name)}
+        large = {"tests.json": 64 * MIB}
+        return {name: self.repo.blob(oid, large.get(name, 16 * MIB)) for name, oid in self.evidence.items()
+                if checks.base_name(name)[0] in checks.WHOLE}
 
     def place(self):
         if self.value is None:
             return self.oid
         return "record %d (%s) %s" % (self.value["seq"], self.value["kind"], self.oid)
-
-
-# --- the message -----------------------------------------------------------------------------------
-
-def message_of(record, terms):
-    """The message derived from record and contract (format.md: The message)."""
-    body, value = record.body, record.value
-    subject, trailers = {"contract": _contract_message, "baseline": _baseline_message,
-                         "checkpoint": _checkpoint_message, "iteration": _iteration_message, "halt": _halt_message,
-                         "resume": lambda *_: ("resume: go on", []), "review": _review_message,
-                         "promotion": _promotion_message, "finding": _finding_message}[record.kind](value, body, terms)
-    lines = [subject, "", "Loop-Id: " + value["loop"], "Loop-Record: " + value["kind"],
-             "Loop-Seq: %d" % value["seq"]] + trailers
-    return ("\n".join(lines) + "\n").encode("utf-8")
-
-
-def _contract_message(_value, _body, terms):
-    return "contract: " + short(terms["objective"], 60), []
-
-
-def _baseline_message(_value, body, terms):
-    check = body["check"]
-    if check["metric"] is not None:
-        tail = ", the target is met already" if body["target_met"] else ""
-        return "baseline: %s %s%s" % (short(terms["metric"]["name"], 40), metric_text(check["metric"]), tail), []
-    if check["problem"] is not None:
-        return "baseline: no metric (%s)" % short(check["problem"], 60), []
-    return "baseline: no metric", []
-
-
-def _checkpoint_message(_value, body, _terms):
-    return "checkpoint %d: start from %s" % (body["iteration"], body["base"][:12]), \
-        ["Loop-Iteration: %d" % body["iteration"]]
-
-
-def _iteration_message(_value, body, terms):
-    receipt = body["receipt"]
-    decision, check = receipt["decision"], receipt["check"]
-    verb = {"accept": "accepted", "reject": "rejected", "blocked": "blocked"}[decision["outcome"]]
-    verb += " (%s)" % decision["outcome_reason"]
-    if decision["status"] == "stopped" and decision["reason"] != decision["outcome_reason"]:
-        verb += ", stopped by " + decision["reason"]
-    if check and check["metric"] is not None:
-        verb += ", %s %s" % (short(terms["metric"]["name"], 40), metric_text(check["metric"]))
-    trailers = ["Loop-Iteration: %d" % receipt["iteration"],
-                "Loop-Decision: %s %s" % (decision["status"], decision["reason"])]
-    if receipt["candidate"]:
-        trailers.append("Loop-Candidate: " + receipt["candidate"])
-    return "iteration %d %s" % (receipt["iteration"], verb), trailers
-
-
-def _halt_message(_value, body, _terms):
-    what = "stopped by an operator" if body["by"] == "operator" else body["halt_reason"]
-    plural = "iteration" if body["iteration"] == 1 else "iterations"
-    return "halt: %s after %d %s" % (what, body["iteration"], plural), \
-        ["Loop-Iteration: %d" % body["iteration"], "Loop-Halt: " + body["halt_reason"]]
-
-
-def _review_message(value, body, _terms):
-    verb = {"approve": "approved", "reject": "rejected"}[body["verdict"]]
-    return "review: %s by %s" % (verb, short(value["actor"]["principal"], 60)), \
-        ["Loop-Candidate: " + body["candidate"]]
-
-
-def _promotion_message(value, body, _terms):
-    return "promotion: %s by %s" % (body["candidate"][:12], short(value["actor"]["principal"], 60)), \
-        ["Loop-Candidate: " + body["candidate"]]
-
-
-def _finding_message(value, body, _terms):
-    who = short(value["actor"]["principal"], 60)
-    if body["action"] == "resolve" and body["finding"]:
-        return "finding %s resolved by %s" % (body["finding"][:12], who), []
-    return "finding: %s by %s" % (body["severity"], who), []
 
 
 # --- steps that need no history ------------------------------------------------------------------
@@ -199,7 +125,7 @@ def check_form_and_message(record, terms, now):
     """Steps 6 and 7."""
     record.commit.check_form(record.at)
     need(record.at <= now + 300, "the record is of the future")
-    need(record.commit.message == message_of(record, terms), "the message is not the one derived")
+    need(record.commit.message == messages.message_of(record, terms), "the message is not the one derived")
 
 
 def read_terms(record):
@@ -216,6 +142,14 @@ def allowed_program(told, wanted):
     wanted = wanted["exec"]
     return len(told) == len(wanted) and told[1:] == wanted[1:] and \
         os.path.basename(told[0]) == os.path.basename(wanted[0])
+
+
+class Failure(Bad):
+    """A ledger does not verify: which loop's, and at which record (None if the chain cannot be walked)."""
+
+    def __init__(self, loop, record, text):
+        super().__init__(text)
+        self.loop, self.record = loop, record
 
 
 # --- a ledger --------------------------------------------------------------------------------------
@@ -247,17 +181,35 @@ class Ledger:
 
     def verify(self):
         """Check every record; the first failure ends the walk."""
-        chain = self.chain()
+        try:
+            chain = self.chain()
+        except Bad as error:
+            raise Failure(self.name, None, str(error))
         for number, oid in enumerate(chain):
             record = None
             try:
                 record = Record(self.repo, oid)
                 self.one(record, number)
             except Bad as error:
-                raise Bad("record %d%s %s: %s" % (number, " (%s)" % record.kind if record else "", oid, error))
+                kind = " (%s)" % record.kind if record else ""
+                raise Failure(self.name, number, "record %d%s %s: %s" % (number, kind, oid, error))
             except RecursionError:
-                raise Bad("record %d %s: nested too deep" % (number, oid))
+                raise Failure(self.name, number, "record %d %s: nested too deep" % (number, oid))
         return len(chain)
+
+    def line(self):
+        """Verify the ledgers that this one renews, each up to where it was renewed, as far as they are here."""
+        told, names = self.terms["renewal"], []
+        while told:
+            try:
+                self.repo.info(told["tip"])
+            except Bad:
+                break
+            parent = Ledger(self.repo, self.trust, self.now, told["loop"], told["tip"])
+            parent.verify()
+            names.append(told["loop"])
+            told = parent.terms["renewal"]
+        return names
 
     def one(self, record, number):
         self.position(record, number)
@@ -288,8 +240,8 @@ class Ledger:
             need(self.terms["loop"] == self.name, "the contract is that of another loop")
             need(record.kind == "contract" and value["prev"] is None and value["contract"] is None,
                  "the first record is no contract record")
-            need(not record.commit.parents and b"frozen" in record.tree or not self.terms["frozen"]["entries"],
-                 "the contract record has no frozen/ or has parents")
+            need(not record.commit.parents, "the contract record has a parent")
+            need(b"frozen" in record.tree, "the contract record has no frozen/")
         else:
             need(value["prev"] == self.previous.oid, "prev is not the record before")
             need(value["contract"] == self.contract.oid, "contract is not the contract record")
@@ -312,14 +264,12 @@ class Ledger:
     def contract_record(self, record):
         terms = self.terms
         need(record.body["objective"] == terms["objective"], "the objective is not the contract's")
-        need((terms["parent"] is None) == (terms["renewal"] is None), "renewal is null exactly if parent is")
+        need(terms["class"] != "lasting_code" or record.value["actor"]["principal"] not in terms["roles"]["runner"],
+             "a runner may not approve lasting_code")
         tree, _ = self.repo.commit_tree_and_parents(terms["base"]["commit"])
         need(tree == terms["base"]["tree"], "the base commit has another tree")
         trees.check_frozen(self.repo, terms, tree)
-        if b"frozen" in record.tree:
-            need(record.tree[b"frozen"][1] == terms["frozen"]["tree"], "frozen/ is not the frozen tree")
-        for mode, oid in self.repo.leaves(terms["frozen"]["tree"]).values() if b"frozen" in record.tree else []:
-            need(self.repo.info(oid)[0] == "blob", "a frozen blob is missing")
+        need(record.tree[b"frozen"][1] == terms["frozen"]["tree"], "frozen/ is not the frozen tree")
 
     # --- step 11
 
@@ -335,6 +285,7 @@ class Ledger:
     def uniqueness(self, record, before):
         if record.kind == "checkpoint":
             environment = record.body["environment_id"]
+            need(re.fullmatch(r"[0-9a-f]{16}", environment), "the environment id is not 16 hex digits")
             need(environment not in self.environments, "the environment id comes twice")
             self.environments.add(environment)
         if record.kind == "halt":
@@ -351,41 +302,47 @@ class Ledger:
         {"baseline": self.baseline, "checkpoint": self.checkpoint, "iteration": self.iteration,
          "promotion": self.promotion}.get(record.kind, lambda *_: None)(record, before)
 
+    def kept_whole(self, record):
+        """What a verdict rests on is never cut, and as large as it is said to be."""
+        for listed in record.body["evidence"]:
+            if checks.base_name(listed["name"])[0] in checks.WHOLE:
+                need(not listed["truncated"], "evidence/%s is cut" % listed["name"])
+                need(listed["bytes"] == self.repo.info(listed["id"])[1], "evidence/%s: bytes" % listed["name"])
+
     def baseline(self, record, before):
         body = record.body
         check = body["check"]
+        self.run_of_check(check, body["sandbox"])
+        self.kept_whole(record)
         need(check["tree"] == self.terms["base"]["tree"], "check.tree is not the base's tree")
         self.derive_check(record, check, None, None)
-        need(body["target_met"] == rules.target_met(self.terms, check), "target_met does not follow")
+        need(body["target_met"] == checks.target_met(self.terms, check), "target_met does not follow")
         asked = body["target_met"] and self.terms["parent"] is not None and self.terms.get("holdout") is not None
         need((body.get("holdout") is not None) == asked, "whether the holdout was asked about the base")
         self.holdout(body.get("holdout"))
         need(body["sandbox"]["worker"] is None, "a worker's sandbox at the baseline")
-        self.run_of_check(check, body["sandbox"])
         if check["tests"]:
             self.base_tests = self.green_tests = rules.read_tests(record.evidence_files()["tests.json"])
 
     def derive_check(self, record, check, baseline, green, external=None):
         files = record.evidence_files()
+        checks.check_evidence_names(self.terms, record.evidence, max(1, len(check["runs"])))
         need(record.evidence.get("report") == check["report"], "evidence/report is not check.report")
         need(record.evidence.get("tests.json") == check["tests"], "evidence/tests.json is not check.tests")
         for number, sample in enumerate(check["runs"], 1):
             name = "report" + ("-%d" % number if number > 1 else "")
             need(record.evidence.get(name) == sample["report"], "evidence/%s is not that of its run" % name)
         try:
-            wanted = rules.Check(self.terms, files, baseline, green, None).derive(check, external)
+            wanted = checks.Check(self.terms, files, baseline, green, None).derive(check, external)
         except reports.Unchecked as note:
             not_checked("%s: check of %s: %s" % (self.name, record.oid, note))
             return
-        if self.terms["check"]["format"] == "junit":
-            not_checked("%s: which counts of a junit suite must agree, beyond tests, failures, errors and skipped, and which "
-                        "failed test cases stand for others: the docs name writers, not rules" % self.name)
-        rules.compare_check(check, wanted, lambda data: self.repo.id_of("blob", data))
+        checks.compare_check(check, wanted, lambda data: self.repo.id_of("blob", data))
 
     def run_of_check(self, check, sandbox):
         runs = [check["run"]] + [s["run"] for s in check["runs"]]
-        for run in runs:
-            need(allowed_program(run["command"], self.terms["check"]["command"]), "the check's command is another")
+        need(allowed_program(runs[0]["command"], self.terms["check"]["command"]), "the check's command is another")
+        need(all(run["command"] == runs[0]["command"] for run in runs), "the runs of a check have several commands")
         self.sandbox(sandbox["check"], runs[0], self.terms["sandbox"]["check_network"], sandbox["check_requests"])
 
     def holdout(self, told):
@@ -441,16 +398,18 @@ class Ledger:
         receipt = record.body["receipt"]
         green_tree, _ = self.repo.commit_tree_and_parents(before["last_green_commit"])
         self.receipt_itself(record, receipt, before)
+        if self.terms["check"]["external"]:
+            need(receipt["sandbox"]["check"] is None, "a sandbox of an outside check")
         repair = self.candidate(receipt, before, green_tree)
         if receipt["check"]:
             self.iteration_check(record, receipt, repair)
         else:
-            need(not any(name in record.evidence for name in ("report", "tests.json")), "a report without a check")
+            checks.check_evidence_names(self.terms, record.evidence, 0)
+            need(receipt["abandoned"] is not None or receipt["sandbox"]["check"] is None, "a sandbox of no check")
+        self.kept_whole(record)
         wanted = rules.decide(self.terms, before, receipt, self.base_tests, self.green_tests, green_tree)
         told = {key: receipt["decision"][key] for key in wanted}
         need(told == wanted, "the decision is %r, derived: %r" % (told, wanted))
-        if rules.early_row(self.terms, before, receipt, green_tree) and receipt["abandoned"] is None:
-            need(receipt["check"] is None, "a check although an earlier row decides")
         self.holdout(receipt.get("holdout"))
         self.holdout_was_asked(receipt, before, green_tree)
         self.decisions += 1
@@ -461,7 +420,7 @@ class Ledger:
     def holdout_was_asked(self, receipt, before, green_tree):
         """There is a holdout exactly where the target is met (13, iteration)."""
         told, check = receipt.get("holdout") is not None, receipt["check"]
-        met = check is not None and rules.target_met(self.terms, check)
+        met = check is not None and checks.target_met(self.terms, check)
         need(not told or met, "a holdout although the target is not met")
         if self.terms.get("holdout") and not told:
             passed = dict(receipt, holdout={"verdict": "passed"})
@@ -471,6 +430,8 @@ class Ledger:
     def receipt_itself(self, record, receipt, before):
         """The receipt fits the contract and itself (13, iteration)."""
         terms = self.terms
+        for one in (receipt["sandbox"]["worker"], receipt["sandbox"]["check"]):
+            need(one is None or one["adapter"] in terms["sandbox"]["allowed"], "an adapter that the contract does not allow")
         need(receipt["schema"] == "git-loop/receipt/v1", "the receipt's schema")
         need(receipt["loop"] == self.name and receipt["contract"] == self.contract.oid, "the receipt's loop")
         need(receipt["model"] == terms["worker"]["model"], "the receipt's model")
@@ -516,10 +477,6 @@ class Ledger:
             need(receipt["changes"]["count"] == 0 and not receipt["changes"]["paths"], "changes without a candidate")
             return None
         self.candidate_commit(receipt, before)
-        try:
-            self.repo.leaves(receipt["candidate_tree"])
-        except Bad as error:
-            return self.malformed(guards, error)
         found, changed, repair = trees.derive(self.repo, self.terms, self.terms["base"]["tree"], green_tree,
                                               receipt["candidate_tree"])
         for key in ("drift", "blocked", "outside"):
@@ -531,13 +488,6 @@ class Ledger:
             need(not (new and new[0] == b"100664" and not (old and old[0] == b"100664")),
                  "the candidate has a file with the mode 100664")
         return repair
-
-    @staticmethod
-    def malformed(guards, error):
-        told = guards["blocked"]
-        need(len(told) == 1 and told[0]["what"].startswith("malformed_tree ("),
-             "the candidate's tree is malformed (%s), and guards.blocked does not say so" % error)
-        not_checked("the words of malformed_tree")
 
     def candidate_commit(self, receipt, before):
         """format.md: Candidates."""
@@ -561,7 +511,6 @@ class Ledger:
         external = None
         if self.terms["check"]["external"]:
             external = self.outside_verdict(record, receipt, tree)
-            need(receipt["sandbox"]["check"] is None, "a sandbox of an outside check")
         else:
             self.run_of_check(check, receipt["sandbox"])
         self.derive_check(record, check, self.base_tests, self.green_tests, external)
@@ -595,22 +544,16 @@ class Ledger:
             check_signature(one, self.trust, old)
             check_form_and_message(one, old, self.now)
         need(parent.kind == "contract", "the parent is no contract record")
-        need(tip.value["contract"] == parent.oid or tip.oid == parent.oid, "the tip is that of another contract")
+        need(tip.value["contract"] == parent.oid, "the tip is that of another contract")
         need(tip.tree[b"contract.json"] == parent.tree[b"contract.json"], "the tip has another contract")
         self.renewal_terms(record, old, told, tip)
         need(record.value["actor"]["principal"] in old["roles"]["approver"], "the signer is no approver of the parent")
         need(record.at >= tip.at, "the contract is earlier than the tip")
         need(old["class"] != "lasting_code" or terms["class"] == "lasting_code", "the class of the parent")
-        try:
-            Ledger(self.repo, self.trust, self.now, told["loop"], told["tip"]).verify()
-        except Bad as error:
-            raise Bad("the parent's ledger: %s" % error)
+        need(all(one.value["loop"] == told["loop"] for one in (parent, tip)), "renewal.loop")
 
     def renewal_terms(self, _record, old, told, tip):
-        import json
-        from canonical import load
         state = load(tip.file(b".loop_state.json"))
-        need(old["loop"] == told["loop"], "renewal.loop")
         need(state["phase"] == "halted", "the parent has not halted at the tip")
         need(state["last_green_commit"] == self.terms["base"]["commit"], "the base is not the parent's green")
         origin = old["renewal"]["origin"] if old["renewal"] else old["base"]["commit"]
@@ -646,7 +589,6 @@ CONTRACT_FIELDS = ("schema", "rules", "loop", "parent", "renewal", "objective", 
 
 def difference(state, data):
     """Where the fold and the state differ, for people."""
-    from canonical import load
     try:
         told = load(data)
     except Bad as error:
@@ -679,73 +621,118 @@ def find(refs, repo, name):
 
 
 def verify_loop(repo, trust, now, refs, name):
-    """One loop: its refs, then its ledger."""
-    for kind in ("ledger", "head"):
-        oid, fault = refs.get("refs/loops/%s/%s" % (name, kind), (None, None))
-        need(fault is None, "refs/loops/%s/%s %s" % (name, kind, fault))
+    """The ledger of one loop. What is to be told of it."""
     tip = refs["refs/loops/%s/ledger" % name][0]
     ledger = Ledger(repo, trust, now, name, tip)
     count = ledger.verify()
+    line = ledger.line()
     if ledger.terms["trust"]["allowed_signers"] != trust.text:
         print("warning: %s: the contract was frozen with another allowed-signers file" % name, file=sys.stderr)
-    print("ok %s: %d records and %d decisions hold; ledger tip %s" % (name, count, ledger.decisions, tip))
+    return {"loop": name, "ok": True, "records": count, "decisions": ledger.decisions, "ledger_tip": tip,
+            "contract_id": int(ledger.contract.oid[:12], 16), "renews": line, "state": ledger.state}
 
 
-def other_refs(refs):
-    """Refs under refs/loops/ that are no loop's, or heads without a ledger."""
+def bad_refs(refs, only=None):
+    """Refs under refs/loops/ that are no loop's, or name no commit; of some loops alone, or of all."""
     for ref, (_, fault) in sorted(refs.items()):
         parts = ref.split("/")
-        if len(parts) != 4 or parts[3] not in ("ledger", "head") or not is_loop_id(parts[2]):
-            yield "%s is not the ref of a loop" % ref
+        known = len(parts) == 4 and parts[3] in ("ledger", "head") and is_loop_id(parts[2])
+        if only is not None and (not known or parts[2] not in only):
+            continue
+        if not known:
+            yield {"ref": ref, "ok": False, "error": "%s is not the ref of a loop" % ref}
         elif fault:
-            yield "%s %s" % (ref, fault)
+            yield {"ref": ref, "ok": False, "error": "%s %s" % (ref, fault)}
 
 
-def run(options):
-    repo = Repo(options.C)
+def run(options, env=None):
+    """(exit code, what is told of each loop or bad ref)."""
+    repo = Repo(options.C, env)
+    try:
+        return run_in(repo, options)
+    finally:
+        repo.close()
+
+
+def run_in(repo, options):
     trust = signatures.load_trust(repo, options.allowed_signers)
     now = seconds(options.now) if options.now else int(time.time())
-    refs, bad = repo.loop_refs(), 0
-    names = options.ids
+    refs, told = repo.loop_refs(), []
+    names = []
     if options.all:
-        names = sorted({r.split("/")[2] for r in refs if r.endswith("/ledger") and len(r.split("/")) == 4 and
-                        is_loop_id(r.split("/")[2])})
-        for text in other_refs(refs):
-            print("bad: " + text, file=sys.stderr)
-            bad += 1
-    for given in names:
+        names = sorted(ref.split("/")[2] for ref in refs if ref.count("/") == 3 and ref.endswith("/ledger"))
+        names = [name for name in names if is_loop_id(name)]
+    for given in options.ids:
         name = find(refs, repo, given)
         if name is None:
-            print("there is no loop %s" % given, file=sys.stderr)
-            return 129
+            return 129, [{"loop": given, "ok": False, "error": "there is no loop %s" % given}]
+        names += [name] if name not in names else []
+    for name in names:
+        if refs["refs/loops/%s/ledger" % name][1] is not None:
+            continue
         try:
-            verify_loop(repo, trust, now, refs, name)
-        except Bad as error:
-            print("bad: %s: %s" % (name, error), file=sys.stderr)
-            bad += 1
-    return 20 if bad else 0
+            told.append(verify_loop(repo, trust, now, refs, name))
+        except Failure as error:
+            told.append({"loop": name, "ok": False, "of": error.loop, "record": error.record, "error": str(error)})
+    told += bad_refs(refs, None if options.all else names)
+    return (0 if all(one["ok"] for one in told) else 20), told
 
 
-def main():
-    sys.setrecursionlimit(5000)
+def arguments(words):
+    """The command line, or None if it is not one."""
     parser = argparse.ArgumentParser(description="Verify git-loop ledgers from the documentation alone.")
     parser.add_argument("-C", default=".")
     parser.add_argument("--allowed-signers")
     parser.add_argument("--now")
+    parser.add_argument("--json", action="store_true")
     parser.add_argument("--all", action="store_true")
     parser.add_argument("ids", nargs="*", metavar="ID")
+    options = parser.parse_args(words)
+    if bool(options.ids) == options.all:
+        parser.error("name the loops, or say --all")
+    return options
+
+
+def serve():
+    """One verification for each line of standard input: a JSON object with `args` and `env`."""
+    for line in sys.stdin:
+        asked = json.loads(line)
+        try:
+            code, told = run(arguments(asked["args"]), asked["env"])
+        except Unfit as error:
+            code, told = 30, [{"ok": False, "error": str(error)}]
+        except Exception as error:  # a fault of this program is told to whoever compares
+            import traceback
+            code, told = 50, [{"ok": False, "error": traceback.format_exc(limit=-4) + str(error)}]
+        for one in told:
+            one.pop("state", None)
+        print(json.dumps({"code": code, "loops": told, "not_checked": sorted(NOTES)}), flush=True)
+        NOTES.clear()
+    return 0
+
+
+def main():
+    sys.setrecursionlimit(5000)
+    if sys.argv[1:] == ["--serve"]:
+        return serve()
     try:
-        options = parser.parse_args()
+        options = arguments(sys.argv[1:])
     except SystemExit as end:
         return 129 if end.code else 0
-    if bool(options.ids) == options.all:
-        parser.print_usage(sys.stderr)
-        return 129
     try:
-        return run(options)
+        code, told = run(options)
     except Unfit as error:
         print("unfit: %s" % error, file=sys.stderr)
         return 30
+    if options.json:
+        print(json.dumps({"status": "ok" if code == 0 else "error", "loops": told}, indent=2))
+        return code
+    for one in told:
+        if one["ok"]:
+            print("ok %(loop)s: %(records)d records and %(decisions)d decisions hold; ledger tip %(ledger_tip)s" % one)
+        else:
+            print("bad: %s: %s" % (one.get("loop") or one["ref"], one["error"]), file=sys.stderr)
+    return code
 
 
 if __name__ == "__main__":

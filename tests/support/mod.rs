@@ -3,6 +3,7 @@
 pub mod crash;
 pub mod disk;
 pub mod scenario;
+pub mod twice;
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -53,6 +54,13 @@ pub struct TestEnv {
     dir: TempDir,
     repo: PathBuf,
     env: BTreeMap<String, String>,
+    compared: twice::Compared,
+}
+
+impl Drop for TestEnv {
+    fn drop(&mut self) {
+        twice::compare_all(self);
+    }
 }
 
 /// The principal that runs loops.
@@ -104,7 +112,7 @@ impl TestEnv {
                 env.insert(key.to_owned(), value);
             }
         }
-        let this = Self { dir, repo, env };
+        let this = Self { dir, repo, env, compared: twice::Compared::default() };
         // Waiting for the disk is tested where it matters, in `power`; everywhere else it only takes time.
         let config = "[init]\n\tdefaultBranch = main\n[loop]\n\tfsync = false\n";
         fs::write(this.home().join("gitconfig"), config).unwrap();
@@ -227,6 +235,11 @@ impl TestEnv {
         self.run_command(self.command("git", &self.repo).args(args))
     }
 
+    /// Runs git in another folder.
+    pub fn try_git_in(&self, dir: &Path, args: &[&str]) -> Output {
+        self.run_command(self.command("git", dir).args(args))
+    }
+
     /// Runs git in another folder; it must succeed.
     #[track_caller]
     pub fn git_in(&self, dir: &Path, args: &[&str]) -> String {
@@ -236,13 +249,17 @@ impl TestEnv {
     }
 
     /// Runs `git-loop` in the repository.
+    #[track_caller]
     pub fn git_loop(&self, args: &[&str]) -> Output {
         self.git_loop_in(&self.repo, args)
     }
 
-    /// Runs `git-loop` in another folder.
+    /// Runs `git-loop` in another folder. What is verified is verified twice.
+    #[track_caller]
     pub fn git_loop_in(&self, dir: &Path, args: &[&str]) -> Output {
-        self.run_command(self.command(env!("CARGO_BIN_EXE_git-loop"), dir).args(args))
+        let output = self.run_command(self.command(env!("CARGO_BIN_EXE_git-loop"), dir).args(args));
+        twice::compare(self, dir, args, &output);
+        output
     }
 
     /// Runs any command of ours to its end.

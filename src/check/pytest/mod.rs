@@ -123,7 +123,8 @@ impl Parser {
                 let why = excerpt(why);
                 return Err(ReportProblem::incomplete(number, format!("the run ended early: {why}")));
             }
-            Line::Stopped if self.header_seen => {
+            // pytest says so before the last line; behind it, it is output like any other.
+            Line::Stopped if self.header_seen && self.counts.is_none() => {
                 self.stopped = true;
                 self.place = Place::Behind;
             }

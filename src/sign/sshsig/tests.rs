@@ -163,7 +163,8 @@ fn the_armor_is_exactly_one_block() {
     let blob = pubkey::decode_base64(&body).unwrap();
     assert!(outcome(&armored(&blob, 64)).is_ok());
     assert!(outcome(&armored(&blob, 76)).is_ok());
-    assert!(outcome(&armored(&blob, 77)).is_err());
+    // ssh-keygen takes a body that is not wrapped at all, and so do git and we.
+    assert!(outcome(&armored(&blob, 100_000)).is_ok());
     assert!(outcome(&armored(&blob[..blob.len() - 1], 70)).is_err());
     assert!(outcome(&armored(&[&blob[..], &[0]].concat(), 70)).is_err());
 }

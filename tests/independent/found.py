@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What the parsers of reports share (report-formats.md: Common to all; Lines, numbers and JSON)."""
+import json
+import re
+
+from canonical import Bad, Float, byte_order
+
+MAXIMUM, ALL_IDS = 16 * 1024 * 1024, 64 * 1024 * 1024
+PASSED, SKIPPED, FAILED = 0, 1, 2
+ESCAPE = re.compile(r"\x1b(?:\[[^@-~]*[@-~]?|\][^\x07\x1b]*[\x07\x1b]?|[ -/]+.?|.?)", re.S)
+U64 = 2 ** 64 - 1
+
+
+class Tests:
+    """Sets of tests by outcome; the worst report of a test counts."""
+
+    def __init__(self, bounded=True):
+        self.found, self.partial, self.bounded, self.bytes = {}, False, bounded, 0
+
+    def add(self, name, outcome):
+        self.bytes += len(name.encode("utf-8", "surrogateescape"))
+        if self.bounded and self.bytes > ALL_IDS:
+            raise Bad("contradiction: the ids take too much room")
+        self.found[name] = max(outcome, self.found.get(name, PASSED))
+
+    def of(self, outcome):
+        return byte_order(name for name, found in self.found.items() if found == outcome)
+
+    def value(self):
+        """tests.json (format.md: Evidence)."""
+        return {"schema": "git-loop/tests/v1", "passed": self.of(PASSED), "failed": self.of(FAILED),
+                "skipped": self.of(SKIPPED), "partial": self.partial}
+
+
+class Ordinals:
+    """Tests of one name in one place: the second is called `name #2`."""
+
+    def __init__(self):
+        self.seen = {}
+
+    def distinct(self, name):
+        number = self.seen[name] = self.seen.get(name, 0) + 1
+        return name if number == 1 else "%s #%d" % (name, number)
+
+
+def number(text):
+    """One or more ASCII digits that fit in 64 bits, or None."""
+    if re.fullmatch(r"[0-9]+", text) and len(text.lstrip("0")) <= 20 and int(text) <= U64:
+        return int(text)
+    return None
+
+
+def plain_lines(data):
+    """The lines of a text, without carriage returns at their ends and terminal escapes."""
+    for raw in data.split(b"\n"):
+        raw = raw[:-1] if raw.endswith(b"\r") else raw
+        yield ESCAPE.sub("", raw.decode("utf-8", "replace"))
+
+
+def _pairs(pairs):
+    out = dict(pairs)
+    if len(out) != len(pairs):
+        raise Bad("malformed: a key twice")
+    return out
+
+
+def _float(text):
+    value = Float(text)
+    if value in (float("inf"), float("-inf")):
+        raise Bad("malformed: a number is too large")
+    return value
+
+
+def _integer(text):
+    if abs(int(text)) > 2 ** 1023:
+        _float(text)
+    return int(text) if text != "-0" else Float("-0.0")
+
+
+def _constant(text):
+    raise Bad("malformed: %s" % text)
+
+
+def _depth(value, left=64):
+    if isinstance(value, (dict, list)):
+        if left == 0:
+            raise Bad("malformed: nested too deep")
+        for item in (value.values() if isinstance(value, dict) else value):
+            _depth(item, left - 1)
+
+
+def read_json(data):
+    """RFC 8259 with what this page says of it (report-formats.md: JSON)."""
+    try:
+        text = data.decode("utf-8")
+        value = json.loads(text, object_pairs_hook=_pairs, parse_float=_float, parse_int=_integer,
+                           parse_constant=_constant)
+        if re.search(r"\\u[dD][89a-fA-F]", text):
+            json.dumps(value, ensure_ascii=False).encode("utf-8")
+    except (ValueError, RecursionError) as error:
+        raise Bad("malformed JSON: %s" % error)
+    _depth(value)
+    return value
+
+
+def is_count(value):
+    """A whole number from 0 on."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= U64

@@ -1,0 +1,20 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The words that a format may hold, in one place: a later version adds to them (format.md, loop-toml.md)."""
+
+ADAPTERS = ("landlock", "bwrap", "docker", "podman", "sandbox-exec", "e2b", "nono", "none")
+BUILT_ADAPTERS = ("landlock", "bwrap", "docker", "podman", "sandbox-exec", "none")
+IMAGE_ADAPTERS = ("docker", "podman")
+USAGES = ("claude", "codex", "gemini", "opencode", "aider", "json", "none")
+BUILT_USAGES = ("json", "none")
+FORMATS = ("none", "lines", "libtest", "junit", "pytest", "tap", "go-json", "jest")
+FILE_FORMATS = ("junit", "jest")
+SOURCES = ("failures", "exit", "regex", "json", "verdict")
+PRESETS = ("cargo", "python", "node")
+NETWORKS = ("none", "host")
+ENFORCED_NETWORKS = ("host", "none-namespace", "none-seccomp", "none-profile", "allow-namespace")
+UNIX_SOCKETS = ("private", "closed", "host")
+PROCESS_TREES = ("pid-namespace", "subreaper", "container", "process-group")
+ENDED = ("itself", "timed_out", "deadline", "idle_timeout", "output_limit", "disk_limit", "interrupted")
+REFUSED = ("malformed", "not_listed", "private_address", "unresolved", "unreachable", "too_many")
+HELD_OUT = ("passed", "failed", "no_verdict")
+NO_REPORT = ("not_written", "too_large", "planted", "frozen_changed")
