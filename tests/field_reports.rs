@@ -221,7 +221,7 @@ fn report_1_72_a_signature_that_brings_its_own_key_is_by_nobody() {
         .commit(&env);
     env.git(&["update-ref", "refs/loops/fix/ledger", &forged]);
     let told = env.git_loop(&["verify", "fix"]).expect_code(20).stdout;
-    assert!(told.contains("signer:") && told.contains("runner@example.org"), "{told}");
+    assert!(told.contains("signer runner@example.org: "), "{told}");
 }
 
 #[test]
