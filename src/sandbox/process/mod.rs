@@ -2,6 +2,8 @@
 //! (with `landlock`): system calls, and what is done between `fork` and `exec`.
 
 #[cfg(target_os = "linux")]
+mod around;
+#[cfg(target_os = "linux")]
 mod layers;
 #[cfg(target_os = "linux")]
 mod linux;
