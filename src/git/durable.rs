@@ -20,11 +20,11 @@ use std::time::{Duration, Instant};
 use gix::ObjectId;
 use gix::objs::tree::EntryKind;
 
-use super::loose;
 use super::objects::{Durability, ObjectError};
 use super::transaction::sync_folder;
 use super::tree::{MAX_DEPTH, TreeEntry, TreeError};
 use super::{Repo, RepoError};
+use super::{bounds, loose};
 use crate::crash;
 use crate::host::host_name;
 use crate::worktree::has_ended;
@@ -135,23 +135,29 @@ impl Repo {
             let source = io::Error::other("an earlier attempt failed, and what it did not write is lost");
             return Err(ObjectError::Sync { path: self.common_dir().join("objects"), source });
         }
+        for id in &others {
+            // Whether it is there is asked by whoever needs it.
+            let _ = self.hold(&[*id]);
+        }
+        // What is held can be put back once the refs have moved, too; what is not must be there.
+        self.restore_lost()?;
+        let held: HashSet<ObjectId> = self.written().held.iter().map(|(id, _)| *id).collect();
+        let mut nowhere = pending.iter().filter(|id| !held.contains(*id) && !self.has_object(**id));
+        if let Some(id) = nowhere.next() {
+            return Err(self.missing(*id));
+        }
         if self.durability == Durability::Fsync {
             let all = [pending.as_slice(), others.as_slice()].concat();
             self.sync_objects(&all).inspect_err(|error| {
                 self.written().failed = matches!(error, ObjectError::Sync { .. });
             })?;
         }
-        for id in others {
-            // Whether it is there is asked by whoever needs it.
-            let _ = self.hold(&[id]);
-        }
-        self.hold(&pending)?;
         crash::point("objects:synced");
         Ok(())
     }
 
     /// Holds the files of loose objects; an error if one of them is nowhere.
-    fn hold(&self, ids: &[ObjectId]) -> Result<(), ObjectError> {
+    pub(super) fn hold(&self, ids: &[ObjectId]) -> Result<(), ObjectError> {
         for id in ids {
             let path = self.loose_path(*id);
             let read = File::open(path).and_then(|file| {
@@ -165,6 +171,9 @@ impl Repo {
             match read {
                 Ok(Some(raw)) => {
                     let mut written = self.written();
+                    if written.held.iter().any(|(held, _)| held == id) {
+                        continue;
+                    }
                     if written.held.len() >= HELD {
                         written.held.pop_front();
                     }
@@ -178,20 +187,32 @@ impl Repo {
         Ok(())
     }
 
-    /// Puts back what is held and was removed by a `git gc` that began before a ref reached it. True if something was.
-    pub fn restore_lost(&self) -> Result<bool, ObjectError> {
+    /// Puts back what is held and was removed by a `git gc` that began before a ref reached it. Again, as long as it is at
+    /// it: what was put back may lie where it has not been yet.
+    pub fn restore_lost(&self) -> Result<(), ObjectError> {
+        const ROUNDS: u32 = 50;
+        for _ in 0..ROUNDS {
+            if !self.restore_once()? {
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    fn restore_once(&self) -> Result<bool, ObjectError> {
         let held = std::mem::take(&mut self.written().held);
         let mut kept = VecDeque::with_capacity(held.len());
         let mut lost = Vec::new();
+        // Opened anew where a file is missing: our own handle may still have a pack in mind that is gone.
+        let mut packs = None;
         for (id, raw) in held {
             let path = self.loose_path(id);
-            if path.exists() {
-                kept.push_back((id, raw));
-            } else if !self.has_object(id) {
+            if !path.exists() && !self.is_packed(id, &mut packs) {
                 loose::put_back(&path, &raw).map_err(|source| ObjectError::Sync { path, source })?;
                 lost.push(id);
-                kept.push_back((id, raw));
             }
+            kept.push_back((id, raw));
         }
         let mut written = self.written();
         written.synced.retain(|id| !lost.contains(id));
@@ -203,13 +224,20 @@ impl Repo {
         Ok(!lost.is_empty())
     }
 
+    fn is_packed(&self, id: ObjectId, packs: &mut Option<gix::odb::Handle>) -> bool {
+        if packs.is_none() {
+            *packs = bounds::open_store(&self.common_dir().join("objects"), self.hash_kind()).ok();
+        }
+        packs.as_ref().is_some_and(|packs| gix::objs::Exists::exists(packs, &id))
+    }
+
     /// Before a command ends: waits for a `git gc` that is at work, and puts back what it took.
     pub fn settle(&self) -> Result<(), ObjectError> {
         let begin = Instant::now();
         while self.gc_is_at_work() && begin.elapsed() < GC_PATIENCE {
             std::thread::sleep(Duration::from_millis(10));
         }
-        self.restore_lost().map(drop)
+        self.restore_lost()
     }
 
     /// Whether a `git gc` of this machine runs here, by its own lock (`gc.pid`: process and machine).
@@ -318,7 +346,7 @@ mod tests {
         repo.git(["update-ref", "-d", "refs/tags/keep"]);
         ids.push(write("packed"));
         open.sync_written().unwrap();
-        assert!(!open.restore_lost().unwrap());
+        assert!(!open.restore_once().unwrap());
         for command in [&["gc", "-q", "--prune=now"][..], &["prune", "--expire=now"], &["repack", "-adq"]] {
             repo.git(command.iter().copied());
             open.restore_lost().unwrap();
@@ -326,9 +354,10 @@ mod tests {
                 assert!(repo.open().read_kind(*id, Kind::Blob).is_ok(), "{command:?} took {id}");
             }
         }
-        // Taken before it was held: an error, and what depends on it is written again.
-        let id = write("too early");
+        // Taken before the transaction: it is back when the transaction waits for the disk.
+        let id = write("early");
         repo.git(["prune", "--expire=now"]);
-        assert!(matches!(open.sync_written(), Err(ObjectError::Missing { id: gone, .. }) if gone == id));
+        open.sync_written().unwrap();
+        assert!(repo.open().read_kind(id, Kind::Blob).is_ok());
     }
 }

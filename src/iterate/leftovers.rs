@@ -118,10 +118,10 @@ pub fn sweep(repo: &Repo, worktrees: &Path, trust: &TrustRoot, dry_run: bool) ->
         let place = loops.join(&folder);
         for name in names(&place)? {
             // A loop that is here forgets its own when it goes on.
-            let noted = name.ends_with(".cost") || name.ends_with(".cost.new");
+            let noted = is_journal(&name);
             if noted && matches!(repo.read_ref(id.refs().ledger().as_ref()), Ok(None)) {
                 with_lock(repo, &id, how, &name, &mut swept, |swept| {
-                    remove("journal", &place, &name, how, swept)
+                    remove("journal", &place, &name, how, swept);
                 });
             }
         }
@@ -165,6 +165,12 @@ fn remove(kind: &'static str, folder: &Path, name: &str, how: Sweep<'_>, swept: 
         Ok(()) => swept.removed.push(Leftover { kind, name: name.to_owned(), bytes }),
         Err(error) => swept.failed.push((name.to_owned(), Error::from(error).chain())),
     }
+}
+
+/// Whether a file of a loop's folder is the note of what an environment has cost, finished or not.
+pub(super) fn is_journal(name: &str) -> bool {
+    let name = name.strip_suffix(".new").unwrap_or(name);
+    Path::new(name).extension().is_some_and(|end| end == "cost")
 }
 
 /// Whether a loop may go on. One that cannot be read is nothing to decide by.

@@ -6,6 +6,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::iteration::Draft;
+use super::leftovers::is_journal;
 use super::session::Session;
 use crate::crash;
 use crate::error::{Error, Result, ResultExt};
@@ -194,8 +195,7 @@ impl Session<'_> {
         for entry in fs::read_dir(&self.places.private)? {
             let path = entry?.path();
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
-            let unfinished = name.ends_with(".cost.new");
-            if unfinished || (name.ends_with(".cost") && Some(&name) != open.as_ref()) {
+            if is_journal(&name) && Some(&name) != open.as_ref() {
                 fs::remove_file(&path)?;
             }
         }

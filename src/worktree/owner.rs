@@ -197,10 +197,10 @@ pub(super) fn owner_path(place: &Path) -> PathBuf {
 impl OwnerFile {
     /// Makes the owner file of `place` and locks it.
     pub fn create(place: &Path, reason: &str) -> Result<Self, WorktreeError> {
+        const PATIENCE: Duration = Duration::from_secs(10);
         let path = owner_path(place);
         // Whoever reclaims may see the file before it is locked, take it for an old one, and remove it once it has removed what it is
         // about, of which there is nothing. Until then the name is taken.
-        const PATIENCE: Duration = Duration::from_secs(10);
         let begin = Instant::now();
         let mut lost = false;
         while begin.elapsed() < PATIENCE {
