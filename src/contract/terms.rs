@@ -324,13 +324,17 @@ mod tests {
     #[test]
     fn the_ranges_are_those_of_loop_toml() {
         for range in RANGES {
-            let key = range.term.trim_end_matches("_seconds").trim_start_matches("lasting.");
+            let key = range.term.trim_end_matches("_seconds").trim_end_matches("_bytes").trim_start_matches("lasting.");
             let found = match &node(key).kind {
                 Kind::Integer { min, max } => (min.to_string(), max.to_string()),
                 Kind::Duration { min, max } => {
                     let seconds =
                         |text: &str| text.parse::<super::super::Seconds>().unwrap().get().to_string();
                     (seconds(min), seconds(max))
+                }
+                Kind::Size { min, max } => {
+                    let bytes = |text: &str| text.parse::<super::super::Bytes>().unwrap().get().to_string();
+                    (bytes(min), bytes(max))
                 }
                 Kind::Dollars { min, max } => {
                     let micros =
