@@ -266,7 +266,7 @@ fn two_hundred_kills_at_random_moments_lose_nothing() {
         saved.restore();
         let users = env.users_things();
         env.git_loop(&["start", "fix"]).expect_code(0);
-        let (mut seen, mut noted) = (0, BTreeMap::new());
+        let (mut count, mut noted) = (0, BTreeMap::new());
         let code = loop {
             let mut command = env.command(env!("CARGO_BIN_EXE_git-loop"), env.repo());
             let mut runner =
@@ -277,7 +277,7 @@ fn two_hundred_kills_at_random_moments_lose_nothing() {
             let _ = runner.kill();
             let status = runner.wait().unwrap();
             noted.extend(journalled(&env));
-            seen = sound(&env, seen, &noted).len();
+            count = sound(&env, count, &noted).len();
             if let Some(code) = status.code() {
                 break code;
             }
@@ -285,7 +285,7 @@ fn two_hundred_kills_at_random_moments_lose_nothing() {
         };
         // The target, the iterations or the money; never an error.
         assert!([10, 12, 17, 18].contains(&code), "{code}");
-        let receipts = sound(&env, seen, &noted);
+        let receipts = sound(&env, count, &noted);
         assert!(receipts.len() <= 10);
         tidy(&env, &receipts);
         assert_eq!(env.users_things(), users);

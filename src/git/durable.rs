@@ -10,9 +10,9 @@
 //! which nobody works. So what is about to be reached is held in memory as well, looked for again once the refs have moved, at the
 //! next transactions and when a command ends, and put back if it is gone.
 
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -31,9 +31,6 @@ use crate::worktree::has_ended;
 
 /// So many files are open at once while they are synced.
 const AT_ONCE: usize = 64;
-/// So many of the last objects are held, of at most so many bytes each.
-const HELD: usize = 128;
-const HELD_BYTES: u64 = 1 << 20;
 /// How long the end of a `git gc` is waited for.
 const GC_PATIENCE: Duration = Duration::from_secs(60);
 
@@ -46,8 +43,6 @@ pub(super) struct Written {
     pending: Vec<ObjectId>,
     /// Not ours, but about to be reached; a partial clone does not have all of them.
     others: Vec<ObjectId>,
-    /// The files of objects that were just reached, or are about to be.
-    held: VecDeque<(ObjectId, Vec<u8>)>,
     /// The disk has refused once. It forgets what it could not write, and a second attempt would seem to succeed.
     failed: bool,
 }
@@ -117,10 +112,7 @@ impl Repo {
     pub fn hold_tree(&self, tree: ObjectId) -> Result<(), TreeError> {
         self.remember_tree(tree, None)?;
         let ids = self.written().others.clone();
-        for id in ids {
-            // Whether it is there is asked by whoever needs it.
-            let _ = self.hold(&[id]);
-        }
+        self.hold(&ids);
         Ok(())
     }
 
@@ -135,14 +127,11 @@ impl Repo {
             let source = io::Error::other("an earlier attempt failed, and what it did not write is lost");
             return Err(ObjectError::Sync { path: self.common_dir().join("objects"), source });
         }
-        for id in &others {
-            // Whether it is there is asked by whoever needs it.
-            let _ = self.hold(&[*id]);
-        }
+        self.hold(&others);
         // What is held can be put back once the refs have moved, too; what is not must be there.
         self.restore_lost()?;
-        let held: HashSet<ObjectId> = self.written().held.iter().map(|(id, _)| *id).collect();
-        let mut nowhere = pending.iter().filter(|id| !held.contains(*id) && !self.has_object(**id));
+        let mut nowhere =
+            pending.iter().filter(|id| !loose::is_held(&self.stored_path(**id)) && !self.has_object(**id));
         if let Some(id) = nowhere.next() {
             return Err(self.missing(*id));
         }
@@ -156,35 +145,15 @@ impl Repo {
         Ok(())
     }
 
-    /// Holds the files of loose objects; an error if one of them is nowhere.
-    pub(super) fn hold(&self, ids: &[ObjectId]) -> Result<(), ObjectError> {
+    fn hold(&self, ids: &[ObjectId]) {
         for id in ids {
-            let path = self.loose_path(*id);
-            let read = File::open(path).and_then(|file| {
-                let mut raw = Vec::new();
-                let small = file.metadata()?.len() <= HELD_BYTES;
-                if small {
-                    (&file).read_to_end(&mut raw)?;
-                }
-                Ok(small.then_some(raw))
-            });
-            match read {
-                Ok(Some(raw)) => {
-                    let mut written = self.written();
-                    if written.held.iter().any(|(held, _)| held == id) {
-                        continue;
-                    }
-                    if written.held.len() >= HELD {
-                        written.held.pop_front();
-                    }
-                    written.held.push_back((*id, raw));
-                }
-                Ok(None) => {}
-                Err(_) if self.has_object(*id) => {}
-                Err(_) => return Err(self.missing(*id)),
-            }
+            loose::hold_file(self.stored_path(*id), *id);
         }
-        Ok(())
+    }
+
+    /// The path under which a loose object is stored; held files are found by it.
+    fn stored_path(&self, id: ObjectId) -> PathBuf {
+        loose::path(self.gix().objects.store_ref().path(), &id)
     }
 
     /// Puts back what is held and was removed by a `git gc` that began before a ref reached it. Again, as long as it is at
@@ -201,23 +170,12 @@ impl Repo {
     }
 
     fn restore_once(&self) -> Result<bool, ObjectError> {
-        let held = std::mem::take(&mut self.written().held);
-        let mut kept = VecDeque::with_capacity(held.len());
-        let mut lost = Vec::new();
         // Opened anew where a file is missing: our own handle may still have a pack in mind that is gone.
         let mut packs = None;
-        for (id, raw) in held {
-            let path = self.loose_path(id);
-            if !path.exists() && !self.is_packed(id, &mut packs) {
-                loose::put_back(&path, &raw).map_err(|source| ObjectError::Sync { path, source })?;
-                lost.push(id);
-            }
-            kept.push_back((id, raw));
-        }
-        let mut written = self.written();
-        written.synced.retain(|id| !lost.contains(id));
-        written.held = kept;
-        drop(written);
+        let objects = self.gix().objects.store_ref().path();
+        let lost = loose::put_back(objects, |id| !self.is_packed(id, &mut packs))
+            .map_err(|(path, source)| ObjectError::Sync { path, source })?;
+        self.written().synced.retain(|id| !lost.contains(id));
         if self.durability == Durability::Fsync {
             self.sync_objects(&lost)?;
         }

@@ -6,10 +6,12 @@
 //! odd is left to gix.
 
 use std::cell::RefCell;
+use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use gix::ObjectId;
@@ -47,30 +49,92 @@ pub(super) fn path(objects: &Path, id: &oid) -> PathBuf {
 /// reach it; one that is in a pack only is written once more, as whoever packs anew leaves out what nothing reaches.
 ///
 /// A loss of power leaves files that are empty, cut or full of zeroes: what does not read as the object is replaced.
+///
+/// What was stored is held in memory for a while: see [`hold`].
 pub(crate) fn store(objects: &gix::OdbHandle, kind: Kind, bytes: &[u8], id: ObjectId) -> gix::Result<()> {
-    let path = path(objects.store_ref().path(), &id);
-    if let Ok(file) = File::open(&path) {
-        if is_whole(&file, kind, bytes) {
+    let folder = objects.store_ref().path();
+    let path = path(folder, &id);
+    let small = bytes.len() + FRAME <= SMALL;
+    let stream = if small { encode(kind, bytes) } else { Vec::new() };
+    let there = match File::open(&path) {
+        Ok(file) if is_whole(&file, kind, bytes) => {
             let _ = file.set_modified(SystemTime::now());
-            return Ok(());
+            true
         }
-        // gix would take it for what it is named after.
-        if bytes.len() + FRAME > SMALL {
+        Ok(_) if !small => {
+            // gix would take it for what it is named after.
             std::fs::remove_file(&path).map_err(gix::Error::from_error)?;
+            false
         }
-    }
-    if bytes.len() + FRAME <= SMALL {
-        return write(&path, kind, bytes).map_err(gix::Error::from_error);
+        _ => false,
+    };
+    if small {
+        if !there {
+            write_file(&path, &stream).map_err(gix::Error::from_error)?;
+        }
+        hold(path, id, stream);
+        return Ok(());
     }
     // git removes a folder with the last object in it, at any time.
     for attempt in 1.. {
         match gix::objs::Write::write_buf_with_known_id(objects, kind, bytes, id) {
+            _ if there => break,
             Err(error) if attempt == TRIES => return Err(error),
             Err(_) => {}
             Ok(_) => break,
         }
     }
+    hold_file(path, id);
     Ok(())
+}
+
+/// The files of the objects that this process stored last, or is about to reach.
+static HELD: Mutex<VecDeque<(PathBuf, ObjectId, Vec<u8>)>> = Mutex::new(VecDeque::new());
+/// So many of them, of at most so many bytes each.
+const MOST_HELD: usize = 128;
+const HELD_BYTES: u64 = 1 << 20;
+
+fn held() -> MutexGuard<'static, VecDeque<(PathBuf, ObjectId, Vec<u8>)>> {
+    HELD.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Holds the file of an object, so that it can be put back if a `git gc --prune=now` takes it before a ref reaches it.
+fn hold(path: PathBuf, id: ObjectId, raw: Vec<u8>) {
+    let mut held = held();
+    held.retain(|(known, ..)| *known != path);
+    if held.len() >= MOST_HELD {
+        held.pop_front();
+    }
+    held.push_back((path, id, raw));
+}
+
+/// [`hold`] for a file that is there. One that is packed, or large, is not held.
+pub(super) fn hold_file(path: PathBuf, id: ObjectId) {
+    let Ok(mut file) = File::open(&path) else { return };
+    let mut raw = Vec::new();
+    if file.metadata().is_ok_and(|meta| meta.len() <= HELD_BYTES) && file.read_to_end(&mut raw).is_ok() {
+        hold(path, id, raw);
+    }
+}
+
+/// Whether an object is held.
+pub(super) fn is_held(path: &Path) -> bool {
+    held().iter().any(|(known, ..)| known == path)
+}
+
+/// Puts the held files below `objects` back that are gone and for which `wanted` says so. Gives their objects.
+pub(super) fn put_back(
+    objects: &Path,
+    mut wanted: impl FnMut(ObjectId) -> bool,
+) -> Result<Vec<ObjectId>, (PathBuf, io::Error)> {
+    let mut lost = Vec::new();
+    for (path, id, raw) in held().iter().filter(|(path, ..)| path.starts_with(objects)) {
+        if !path.exists() && wanted(*id) {
+            write_file(path, raw).map_err(|error| (path.clone(), error))?;
+            lost.push(*id);
+        }
+    }
+    Ok(lost)
 }
 
 /// Whether an object's file holds it. Of a large one only that it has an end is looked at: it takes as long to read as to write.
@@ -95,21 +159,16 @@ fn ends_in_zeroes(mut file: &File, length: u64) -> bool {
     file.seek(SeekFrom::Start(start)).and_then(|_| file.read_exact(&mut end)).is_err() || end == [0; 8]
 }
 
-/// Puts the file of an object back that was read from there before.
-pub(super) fn put_back(path: &Path, raw: &[u8]) -> io::Result<()> {
-    write_file(path, raw)
-}
-
-/// Writes an object to `path`, which is `objects/xx/…`, in one go: a file of this name is always whole.
-fn write(path: &Path, kind: Kind, bytes: &[u8]) -> io::Result<()> {
+fn encode(kind: Kind, bytes: &[u8]) -> Vec<u8> {
     let mut raw = Vec::with_capacity(bytes.len() + FRAME);
     raw.extend_from_slice(&gix::objs::encode::loose_header(kind, bytes.len() as u64));
     raw.extend_from_slice(bytes);
     let mut stream = Vec::with_capacity(raw.len() + FRAME);
     put_stored(&mut stream, &raw);
-    write_file(path, &stream)
+    stream
 }
 
+/// Writes an object to `path`, which is `objects/xx/…`, in one go: a file of this name is always whole.
 fn write_file(path: &Path, stream: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new(""));
     // `git prune --expire=now` takes temporary files as well.

@@ -139,11 +139,6 @@ impl Repo {
             let write_error = |source| ObjectError::Write { kind, source: Box::new(source) };
             let id = gix::objs::compute_hash(self.hash_kind(), kind, bytes).map_err(write_error)?;
             loose::store(&self.gix().objects, kind, bytes, id).map_err(write_error)?;
-            if self.hold(&[id]).is_err() {
-                // Somebody removes what nothing reaches, at this very moment.
-                loose::store(&self.gix().objects, kind, bytes, id).map_err(write_error)?;
-                self.hold(&[id])?;
-            }
             ids.push(id);
         }
         match durability {

@@ -166,9 +166,10 @@ pub fn leftovers(env: &TestEnv) -> Vec<String> {
     for path in walk(&git) {
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         let inside = path.strip_prefix(&git).unwrap().display().to_string();
-        let lock = name.ends_with(".lock") && !matches!(name.as_str(), "run.lock" | ".worktrees.lock");
+        let lock = path.extension().is_some_and(|end| end == "lock")
+            && !matches!(name.as_str(), "run.lock" | ".worktrees.lock");
         let token = inside.starts_with("loops/.refs/");
-        let noted = name.ends_with(".cost") || name.ends_with(".new") || name == "probe";
+        let noted = path.extension().is_some_and(|end| end == "cost" || end == "new") || name == "probe";
         if lock || token || noted {
             found.push(inside);
         }

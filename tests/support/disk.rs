@@ -136,7 +136,7 @@ fn event(call: &str, top: &Path) -> Option<Event> {
         }
         "write" | "pwrite64" | "writev" => {
             let strings = inside.split('"').skip(1).step_by(2);
-            let mut bytes: Vec<u8> = strings.flat_map(|string| unescape(string)).collect();
+            let mut bytes: Vec<u8> = strings.flat_map(unescape).collect();
             bytes.truncate(result.parse().ok()?);
             let number = fd(args[0])?;
             let path = described(args[0]).unwrap_or_default();
