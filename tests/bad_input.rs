@@ -42,6 +42,7 @@ fn a_shallow_repository() {
     clear(env.git_loop_in(&shallow, &["start", "fix"]), 30, "shallow");
 }
 
+/// Field report 2.29.
 #[test]
 fn a_reftable_repository_is_refused_and_not_read_as_empty() {
     let env = TestEnv::new();

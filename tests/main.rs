@@ -33,5 +33,6 @@ mod review;
 mod sandboxes;
 mod second;
 mod streams;
+mod trees;
 mod verify;
 mod waypoints;

@@ -136,15 +136,23 @@ pub enum Command {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct Worktree {
-    /// A command that prepares the base commit's tree once; what it leaves is given to every worktree.
+    /// A command such as `npm ci` that fills the `warm` folders. It runs once, in a sandboxed worktree of the base commit; nothing of
+    /// a candidate ever runs there. Without it they are what the baseline's check leaves.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-built" = []))]
     pub setup: Option<Command>,
-    /// Ignored folders, built from the base commit once and given to every worktree by copy on write.
-    pub warm: Vec<String>,
-    /// A file in gitignore syntax that names the ignored files to copy into every worktree.
+    /// What `setup` may reach. An installation needs the network; it runs the base commit's code only.
     #[serde(skip_serializing_if = "Option::is_none")]
-    #[schemars(extend("x-built" = []))]
+    #[schemars(extend("x-default" = "host"))]
+    pub setup_network: Option<NetworkMode>,
+    /// How long `setup` may take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-default" = "30m", "x-min" = "1s", "x-max" = "24h"))]
+    pub setup_timeout: Option<Seconds>,
+    /// Ignored folders, built from the base commit once and copied into every worktree.
+    pub warm: Vec<String>,
+    /// A file of the base commit, in gitignore syntax, that names ignored files of your own work tree to copy into every
+    /// worktree, of the worker and of the check. Whatever it names they can read: keep secrets out of it.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub include: Option<String>,
 }
 

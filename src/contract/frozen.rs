@@ -161,6 +161,23 @@ pub enum CommandLine {
 pub struct WorktreeTerms {
     /// Folders that are copied, on write, into every fresh worktree.
     pub warm: Vec<String>,
+    /// What fills them; absent: the check on the base.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setup: Option<SetupTerms>,
+    /// The file of the base that names the ignored files which every fresh worktree gets; absent: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub include: Option<String>,
+}
+
+/// What fills the warm folders, once, from the base.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct SetupTerms {
+    /// The command.
+    pub command: CommandLine,
+    /// What it may reach.
+    pub network: NetworkTerms,
+    /// How long it may take.
+    pub timeout_seconds: u64,
 }
 
 /// What judges.

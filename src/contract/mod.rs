@@ -44,7 +44,7 @@ pub use duration::Seconds;
 pub use file::{
     Adapter, Class, Direction, LoopFile, OnFailure, OnViolation, Preset, ReportFormat, UnknownCost, Usage,
 };
-pub use frozen::{CommandLine, Contract, ContractError, Guards, NetworkTerms, PathSets};
+pub use frozen::{CommandLine, Contract, ContractError, Guards, NetworkTerms, PathSets, SetupTerms};
 pub use money::Dollars;
 pub use overrides::LimitOverrides;
 pub use parse::{Parsed, parse, parse_bytes};

@@ -10,8 +10,8 @@ use super::duration::Seconds;
 use super::file::{Adapter, Class, Command, LoopFile, Model, Network, NetworkMode, Preset, Roles, Sampling};
 use super::frozen::{
     Base, CONTRACT_SCHEMA, CheckTerms, CommandLine, Contract, CredentialTerms, FrozenTerms, GuardTerms,
-    LimitTerms, MetricTerms, NetworkTerms, PathSets, PathTerms, RULES, RoleTerms, SandboxTerms, TrustTerms,
-    WorkerTerms, WorktreeTerms,
+    LimitTerms, MetricTerms, NetworkTerms, PathSets, PathTerms, RULES, RoleTerms, SandboxTerms, SetupTerms,
+    TrustTerms, WorkerTerms, WorktreeTerms,
 };
 use crate::error::{Error, Result, ResultExt};
 use crate::escape::escape_path;
@@ -88,6 +88,14 @@ pub fn resolve(
             .hint("warm folders are build caches; a candidate cannot change them"));
         }
     }
+    if let Some(include) = &file.worktree.include
+        && !paths.iter().any(|path| *path == include.as_str())
+    {
+        return Err(Error::usage(format!(
+            "worktree.include names {include:?}, which the base commit does not have"
+        ))
+        .hint("commit it: what worker and check are given must be known to whoever reviews the loop"));
+    }
     let roles = resolve_roles(&file.roles, trust, starter, file.class, &mut warnings)?;
     let presets = match &file.sandbox.presets {
         Some(presets) => presets.clone(),
@@ -125,7 +133,18 @@ pub fn resolve(
             on_failure: file.worker.on_failure,
             reserve_usd: file.worker.reserve_usd.map(|dollars| MicroUsd::from_micros(dollars.micros())),
         },
-        worktree: WorktreeTerms { warm: file.worktree.warm.clone() },
+        worktree: WorktreeTerms {
+            warm: file.worktree.warm.clone(),
+            setup: file.worktree.setup.as_ref().map(|setup| SetupTerms {
+                command: command(setup),
+                network: match file.worktree.setup_network {
+                    Some(NetworkMode::None) => NetworkTerms::None,
+                    Some(NetworkMode::Host) | None => NetworkTerms::Host,
+                },
+                timeout_seconds: file.worktree.setup_timeout.map_or(SETUP_SECONDS, Seconds::get),
+            }),
+            include: file.worktree.include.clone(),
+        },
         check: CheckTerms {
             command: command(&file.check.command),
             format: file.check.format,
@@ -273,6 +292,9 @@ fn program_name(command: &Command) -> String {
     let name = first.unwrap_or_default().rsplit(['/', '\\']).next().unwrap_or_default();
     if name.is_empty() { "worker".to_owned() } else { name.to_owned() }
 }
+
+/// How long `worktree.setup` may take where the file says nothing.
+const SETUP_SECONDS: u64 = 30 * 60;
 
 pub(crate) fn command(command: &Command) -> CommandLine {
     match command {

@@ -177,6 +177,32 @@ impl Rules<'_, '_> {
     fn worktree(&mut self, worktree: &Worktree) {
         self.each("worktree.warm", &worktree.warm, inside_fault);
         self.no_twins("worktree.warm", &worktree.warm);
+        match &worktree.setup {
+            Some(setup) => {
+                self.command("worktree.setup", setup);
+                if worktree.warm.is_empty() {
+                    let hint = "name the folders to keep, such as warm = [\"node_modules\"]; what it leaves elsewhere is thrown away";
+                    self.hinted("worktree.setup", "`worktree.setup` needs `worktree.warm`", hint);
+                }
+            }
+            None => {
+                for (key, set) in [
+                    ("setup_network", worktree.setup_network.is_some()),
+                    ("setup_timeout", worktree.setup_timeout.is_some()),
+                ] {
+                    if set {
+                        let at = format!("worktree.{key}");
+                        let message = format!("`{at}` is not read without `worktree.setup`");
+                        self.hinted(&at, message, "take it out, or say what the setup is");
+                    }
+                }
+            }
+        }
+        if let Some(path) = &worktree.include
+            && let Some(Fault { message, hint }) = inside_fault(path)
+        {
+            self.fault("worktree.include", format!("`worktree.include` {message}"), hint);
+        }
     }
 
     fn check(&mut self, check: &Check) {

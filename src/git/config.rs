@@ -36,6 +36,17 @@ impl Scope {
     }
 }
 
+/// What `loop.overlay` asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Overlays {
+    /// Overlays where they can be had and are worth it.
+    Auto,
+    /// Overlays, or an error.
+    On,
+    /// None.
+    Off,
+}
+
 /// Why configuration could not be read.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
@@ -307,6 +318,22 @@ impl Config {
         };
         let number: u64 = digits.parse().map_err(|_| wrong())?;
         number.checked_mul(1 << shift).ok_or_else(wrong)
+    }
+
+    /// `loop.overlay`: whether fresh worktrees are overlays over one read-only checkout: `auto` (where it can be had and is
+    /// faster), `on` (always) or `off`.
+    pub fn loop_overlay(&self) -> Result<Overlays, ConfigError> {
+        const KEY: &str = "loop.overlay";
+        match self.get(KEY).as_deref() {
+            None | Some("" | "auto") => Ok(Overlays::Auto),
+            Some("on" | "true") => Ok(Overlays::On),
+            Some("off" | "false") => Ok(Overlays::Off),
+            Some(other) => Err(ConfigError::Value {
+                key: KEY.to_owned(),
+                value: other.to_owned(),
+                expected: "auto, on or off",
+            }),
+        }
     }
 
     /// `loop.minSandbox`: the weakest sandbox adapter under which this machine runs what a contract says. Only the

@@ -40,7 +40,7 @@ mod tree;
 
 pub use bounds::Bound;
 pub use command::{CommandError, GitCommand, GitOutput, GitProgram, GitVersion, MINIMUM_VERSION};
-pub use config::{Config, ConfigEntry, ConfigError, Scope};
+pub use config::{Config, ConfigEntry, ConfigError, Overlays, Scope};
 pub use lock::{Holder, LockError, LoopLock, WorktreesLock};
 pub use names::{LOOPS_PREFIX, LoopId, LoopRef, LoopRefKind, LoopRefs, NOTES_PREFIX, NameError};
 pub use notes::NotesError;

@@ -96,12 +96,16 @@ impl Session<'_> {
     pub(super) fn measure_base(&self) -> Result<Option<Measured>> {
         let contract = &self.tip.contract;
         let base = contract.base;
+        if !self.build_layers()? {
+            return Ok(None);
+        }
         let run = self.run_check(BASELINE, base.tree, base.commit, self.repo.gix())?;
         // Its worktree has no name of its own.
         self.cleaner.wait()?;
         if run.interrupted {
             return Ok(None);
         }
+        self.note_layers()?;
         let observed = observe(contract, self.repo.hash_kind(), base.tree, &run.samples, Compared::default());
         let sandbox = SandboxReceipt {
             check: run.enforced,
@@ -185,12 +189,14 @@ impl Session<'_> {
         let metric = observed.receipt.metric;
         let problem = observed.receipt.problem.clone();
         let base = self.tip.contract.base.commit;
+        let layers = self.layers();
         let body = |evidence| {
             Body::Baseline(Box::new(BaselineBody {
                 base,
                 check: observed.receipt,
                 holdout,
                 sandbox,
+                layers,
                 target_met,
                 evidence,
             }))

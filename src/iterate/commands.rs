@@ -11,6 +11,7 @@ use std::time::Duration;
 use gix::bstr::BString;
 
 use super::credential::Minted;
+use super::fresh::{Filled, For};
 use super::iteration::Draft;
 use super::places::Scratch;
 use super::session::Session;
@@ -29,7 +30,7 @@ use crate::sandbox::{
     self, Captured, Command, Egress, Ended, Enforcement, Exit, Network, Outcome, Policy, SandboxError, shell,
 };
 use crate::worker::usage::{self, Basis, UsageKind};
-use crate::worktree::{self, CheckoutOptions, LinkedWorktree, WarmLayers};
+use crate::worktree::{self, Holds, Lies, LinkedWorktree};
 use zeroize::Zeroizing;
 
 /// The most bytes of the worker's evidence file that are read.
@@ -47,6 +48,11 @@ pub(super) struct Tools {
 }
 
 impl Tools {
+    /// The environment of this process.
+    pub fn host(&self) -> &environment::HostEnv {
+        &self.host
+    }
+
     pub fn new(host: &HostEnv) -> Self {
         let host = host.vars().iter().map(|(name, value)| (name.clone(), value.clone())).collect();
         Self { host, toolchain: OnceCell::new() }
@@ -127,6 +133,7 @@ impl Session<'_> {
         &self,
         draft: &Draft,
         place: &Path,
+        filled: &Filled,
         scratch: &Scratch,
         context: &str,
         credential: Option<&Minted>,
@@ -178,6 +185,7 @@ impl Session<'_> {
         }
         let command = Command {
             env,
+            overlay: filled.overlay(),
             stdin: context.as_bytes().to_vec(),
             timeout,
             idle: worker.idle_timeout_seconds.map(Duration::from_secs),
@@ -301,19 +309,20 @@ impl Session<'_> {
             &format!("git-loop {} check", self.id),
         )?;
         // Byte for byte the tree and nothing else: there is no `.git`, which would be a way back to the repository.
-        worktree::checkout(trees, tree.0, linked.path(), CheckoutOptions { verify: true, unchanged: None })?;
+        let filled = self.fill(trees, &linked, tree, For::Check)?;
         let report_path = check.report.as_ref().map(|report| linked.path().join(report));
-        let planted = report_path.as_ref().is_some_and(|path| fs::symlink_metadata(path).is_ok());
+        let planted = report_path.as_ref().is_some_and(|path| fs::symlink_metadata(path).is_ok())
+            || check
+                .report
+                .as_ref()
+                .is_some_and(|report| filled.manifest.holds(report.as_str().into()) != Holds::Nothing);
         // A rehearsal keeps nothing: its terms are not those of a loop yet.
         let building_warm = number == 1
             && environment == BASELINE
+            && contract.worktree.setup.is_none()
             && !contract.worktree.warm.is_empty()
             && !self.tip.id.0.is_null();
-        if number == 1 && environment == BASELINE {
-            // What an earlier loop of this name, another base or a rehearsal left.
-            worktree::remove_all(&self.places.warm)?;
-        }
-        self.copy_warm(linked.path())?;
+        self.give_layers(linked.path(), &filled.manifest)?;
 
         let toolchain = self.toolchain()?;
         let home = make_home(&scratch.path().join("home"), toolchain)?;
@@ -341,6 +350,7 @@ impl Session<'_> {
         readable.extend(self.read_only());
         let command = Command {
             env,
+            overlay: filled.overlay(),
             timeout,
             idle: check.idle_timeout_seconds.map(Duration::from_secs),
             merge_streams: contract.report_format() == Format::Libtest,
@@ -385,7 +395,7 @@ impl Session<'_> {
             self.keep_warm(linked.path())?;
         }
         let interrupted = outcome.ended == Ended::Interrupted;
-        let capture = match self.changed_frozen(linked.path()) {
+        let capture = match self.changed_frozen(linked.path(), &filled)? {
             None => capture,
             // What judges was not what was frozen any more: a program under test had written to it.
             Some(_) => {
@@ -406,7 +416,7 @@ impl Session<'_> {
     }
 
     /// A frozen path that is not what was frozen any more, in the worktree of a check that has run.
-    fn changed_frozen(&self, place: &Path) -> Option<BString> {
+    fn changed_frozen(&self, place: &Path, filled: &Filled) -> Result<Option<BString>> {
         for entry in &self.guards.frozen.entries {
             let hash = self.repo.hash_kind();
             let is_same = |bytes: Vec<u8>| blob_id(hash, &bytes).0 == entry.id;
@@ -418,14 +428,22 @@ impl Session<'_> {
                 .file_name()
                 .and_then(|name| name.to_str())
                 .is_some_and(|name| LOCK_FILES.contains(&name));
+            if let Some(overlaid) = filled.overlaid().filter(|_| !lock) {
+                let found = overlaid.find(entry.path.as_ref());
+                match found.or_workspace(|| format!("{} cannot be read", place.display()))? {
+                    Lies::Untouched(_, id) if *id == entry.id => continue,
+                    Lies::Changed(_) => {}
+                    Lies::Untouched(..) | Lies::Nowhere => return Ok(Some(entry.path.clone())),
+                }
+            }
             // Whatever lies there now is neither waited for nor read beyond what was frozen.
             let size = self.repo.gix().find_header(entry.id).map_or(0, |header| header.size());
             let read = || read_capped(&place.join(&path), size.saturating_add(1));
             if !lock && (!plain || !read().is_some_and(is_same)) {
-                return Some(entry.path.clone());
+                return Ok(Some(entry.path.clone()));
             }
         }
-        None
+        Ok(None)
     }
 
     /// What the verdict is read from.
@@ -449,7 +467,7 @@ impl Session<'_> {
     }
 
     /// Program and arguments: as they are where an image has the program, else with the program that is found here.
-    fn argv_of(
+    pub(super) fn argv_of(
         &self,
         command: &CommandLine,
         dirs: &[PathBuf],
@@ -536,7 +554,7 @@ impl Session<'_> {
         read_only(self.host, &self.tip.contract)
     }
 
-    fn head_tail(&self) -> usize {
+    pub(super) fn head_tail(&self) -> usize {
         self.tip.contract.limits.evidence_kib as usize * 1024
     }
 
@@ -581,75 +599,6 @@ impl Session<'_> {
         let mut secrets: Vec<_> = passed.filter(|(_, value)| value.len() >= SHORTEST_SECRET).collect();
         secrets.extend(self.minted.borrow().iter().cloned());
         secrets
-    }
-
-    /// Copies the warm folders, if there are any, into a fresh worktree. Where a candidate has a file or a link in the
-    /// place of one or of a folder above it, that one is left out: what it is worth then, the check says.
-    pub(super) fn copy_warm(&self, place: &Path) -> Result<()> {
-        let folders = self.warm_folders();
-        if folders.is_empty() || !self.places.warm.exists() {
-            return Ok(());
-        }
-        for folder in WarmLayers::prepare(&self.places.warm, &folders)?.copy_to(place)?.left_out {
-            (self.say)(&format!(
-                "{}: the warm folder {} is left out: the candidate has something else in its place",
-                self.id,
-                crate::escape::escape_path(folder.as_ref())
-            ));
-        }
-        Ok(())
-    }
-
-    /// Keeps the warm folders of a worktree in which nothing of a candidate ran.
-    fn keep_warm(&self, place: &Path) -> Result<()> {
-        let unfinished = self.places.warm.with_extension("new");
-        worktree::remove_all(&unfinished)?;
-        fs::create_dir_all(&unfinished)
-            .or_workspace(|| format!("{} cannot be made", unfinished.display()))?;
-        // A warm folder may hold the report (nextest writes into target), and it must not be there before a check runs.
-        if let Some(report) = self.tip.contract.check.report.as_ref().map(|report| place.join(report))
-            && is_inside(place, &report)
-        {
-            worktree::remove_all(&report)?;
-        }
-        for folder in &self.tip.contract.worktree.warm {
-            let (from, to) = (place.join(folder), unfinished.join(folder));
-            if !is_plain(place, folder) || !from.is_dir() {
-                continue;
-            }
-            if let Some(parent) = to.parent() {
-                fs::create_dir_all(parent).or_workspace(|| format!("{} cannot be made", parent.display()))?;
-            }
-            fs::rename(&from, &to).or_workspace(|| format!("the warm folder {folder} cannot be kept"))?;
-        }
-        fs::rename(&unfinished, &self.places.warm)
-            .or_workspace(|| "the warm folders cannot be kept".to_owned())
-    }
-
-    /// Builds the warm folders where they are missing: on a machine that did not measure the baseline.
-    pub(super) fn ensure_warm(&self) -> Result<()> {
-        if self.tip.contract.worktree.warm.is_empty() || self.places.warm.exists() {
-            return Ok(());
-        }
-        (self.say)(&format!("{}: building the warm folders from the base", self.id));
-        self.measure_base().map(|_| ())
-    }
-
-    /// Removes the warm folders from a worker's worktree: they are no part of a candidate.
-    pub(super) fn remove_warm(&self, place: &Path) -> Result<()> {
-        for folder in &self.tip.contract.worktree.warm {
-            let above = folder.trim_end_matches('/').rsplit_once('/').map_or("", |(above, _)| above);
-            // A worker may have put a link or a file on the way; what it leads to is not ours to remove. What lies in
-            // the very place of the folder is, whatever it is: no candidate has anything there.
-            if is_plain(place, above) && place.join(above).is_dir() {
-                worktree::remove_all(&place.join(folder))?;
-            }
-        }
-        Ok(())
-    }
-
-    fn warm_folders(&self) -> Vec<BString> {
-        self.tip.contract.worktree.warm.iter().map(|folder| folder.as_str().into()).collect()
     }
 }
 
@@ -826,7 +775,7 @@ fn not_started(argv: &[OsString]) -> RunReceipt {
 
 /// Whether nothing on the way from `place` to `path`, `path` itself included, is a symbolic link. Whoever could put one
 /// there has ended.
-fn is_plain(place: &Path, path: &str) -> bool {
+pub(super) fn is_plain(place: &Path, path: &str) -> bool {
     let mut current = place.to_path_buf();
     path.split('/').filter(|part| !part.is_empty()).all(|part| {
         current.push(part);
@@ -840,7 +789,7 @@ pub(super) fn is_relative(word: &str) -> bool {
 }
 
 /// Why a worker's run counts as failed.
-fn failure(run: &RunReceipt) -> Option<String> {
+pub(super) fn failure(run: &RunReceipt) -> Option<String> {
     match (run.ended.as_str(), run.exit_code, run.signal) {
         ("itself", Some(0), _) => None,
         ("itself", Some(code), _) => Some(format!("it exited with {code}")),

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::commands::{CheckRuns, WorkerRun};
 use super::context::{self, Material};
 use super::credential::Minted;
+use super::fresh::For;
 use super::holdout::Held;
 use super::session::{Session, halt_body, verified_tip};
 use super::tamper;
@@ -16,7 +17,7 @@ use crate::ledger::append::{EvidenceFile, Move, Tip, draft, write_signed};
 use crate::ledger::observe::{Compared, observe};
 use crate::ledger::receipt::{
     ChangesReceipt, CheckReceipt, ContextEntry, CostBasis, CostReceipt, GuardViolation, GuardsReceipt,
-    HoldoutReceipt, OutsideReceipt, RECEIPT_SCHEMA, Receipt, SandboxReceipt, WorkerReceipt,
+    HoldoutReceipt, LayersReceipt, OutsideReceipt, RECEIPT_SCHEMA, Receipt, SandboxReceipt, WorkerReceipt,
 };
 use crate::ledger::record::{Body, CheckpointBody, HaltedBy, IterationBody, Role};
 use crate::ledger::rederive::{
@@ -27,7 +28,7 @@ use crate::money::MicroUsd;
 use crate::oid::Oid;
 use crate::render::line::{iteration_line, tail};
 use crate::sign::{CommitObject, Person};
-use crate::worktree::{self, BaseIgnores, LinkedWorktree, SnapshotOptions};
+use crate::worktree::{self, LinkedWorktree};
 
 /// Everything that becomes known about an iteration, until it is recorded.
 #[derive(Debug)]
@@ -188,17 +189,16 @@ impl Session<'_> {
         let scratch = self.places.scratch(&name)?;
         let linked =
             LinkedWorktree::create(repo.gix(), &self.places.worktrees, &name, draft.base.0, &remark)?;
-        let (manifest, _) =
-            worktree::checkout(repo.gix(), base_tree, linked.path(), worktree::CheckoutOptions::default())?;
-        self.open_history(&linked, draft.base, &manifest)?;
-        self.copy_warm(linked.path())?;
+        let filled = self.fill(repo.gix(), &linked, Oid(base_tree), For::Worker)?;
+        self.open_history(&linked, draft.base, &filled.manifest)?;
+        self.give_layers(linked.path(), &filled.manifest)?;
         crash::point("worktree:filled");
 
         // Where the repository is not even there for the worker, what changes in it is somebody else's doing.
         let private = crate::sandbox::has_private_root(self.adapter);
         let before = if private { None } else { Some(tamper::look(repo, self.id.refs())?) };
         let users = if private { BTreeMap::new() } else { tamper::look_at_user(self.host) };
-        let run = self.run_worker(&draft, linked.path(), &scratch, context_text, credential);
+        let run = self.run_worker(&draft, linked.path(), &filled, &scratch, context_text, credential);
         if let Some(credential) = credential {
             self.revoke(credential);
         }
@@ -228,10 +228,8 @@ impl Session<'_> {
             return Ok(self.abandon(draft, "interrupted while the worker ran"));
         }
 
-        self.remove_warm(linked.path())?;
-        let ignores = BaseIgnores::of(repo.gix(), &manifest)?;
-        let snapshot =
-            worktree::snapshot(repo.gix(), &manifest, linked.path(), &ignores, SnapshotOptions::default())?;
+        self.take_layers(linked.path())?;
+        let snapshot = filled.snapshot(repo.gix(), linked.path())?;
         self.cleaner.remove(linked, scratch);
         draft.guards.left_out = snapshot
             .violations
@@ -557,6 +555,7 @@ impl Session<'_> {
             check: draft.check.clone(),
             holdout: draft.holdout.clone(),
             sandbox: draft.sandbox.clone(),
+            layers: self.layers().map(|layers| LayersReceipt { setup: None, ..layers }),
             elapsed_seconds: draft.facts.elapsed_seconds,
             decision: decide::decide(contract, &self.tip.state, &draft.facts),
             determinism_confidence: None,

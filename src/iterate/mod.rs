@@ -9,6 +9,8 @@
 //! | `preflight` | what must hold before a worker is paid |
 //! | `baseline`, `iteration` | the check on the base; one iteration from checkpoint to record |
 //! | `commands` | the worker and the check as processes, and what they left |
+//! | `fresh` | what fills the fresh worktrees: an overlay or a checkout |
+//! | `warm` | what they get besides their trees: warm folders and included files |
 //! | `holdout` | the second check that no worker can see: its folder, where it may lie, its run |
 //! | `places`, `cleaner` | the folders of one environment, and their removal |
 //! | [`leftovers`] | what runners that have ended left on this machine |
@@ -24,6 +26,7 @@ mod cleaner;
 mod commands;
 pub mod context;
 mod credential;
+mod fresh;
 mod holdout;
 pub mod interrupt;
 mod iteration;
@@ -36,6 +39,7 @@ pub mod renew;
 pub mod session;
 pub mod start;
 pub mod tamper;
+mod warm;
 mod watch;
 
 pub use places::Places;

@@ -176,8 +176,8 @@ impl Session<'_> {
         if !external && self.tip.state.baseline.is_none() && !self.baseline()? {
             return Err(self.interrupt.error("the baseline"));
         }
-        if !external {
-            self.ensure_warm()?;
+        if !external && !self.ensure_layers()? {
+            return Err(self.interrupt.error("the setup of the worktrees"));
         }
         if self.tip.state.phase == Phase::Halted {
             return Ok(false);

@@ -22,6 +22,8 @@ pub struct Places {
     pub private: PathBuf,
     /// The warm folders of this loop, built from its base.
     pub warm: PathBuf,
+    /// The ignored files that every worktree gets.
+    pub included: PathBuf,
 }
 
 impl Places {
@@ -38,7 +40,8 @@ impl Places {
             &contract.sandbox.presets,
         ));
         let warm = worktrees.join(format!("{id}-{}.warm", &layer[..16]));
-        Ok(Self { worktrees, private, warm })
+        let included = warm.with_extension("include");
+        Ok(Self { worktrees, private, warm, included })
     }
 
     /// The folder of this repository's worktrees, for this user alone; it is made if need be.
@@ -80,7 +83,9 @@ pub(super) fn is_environment(rest: &str) -> bool {
     let numbered = rest.rsplit_once('-').filter(|(name, number)| name.ends_with("-check") && digits(number));
     let rest = numbered.map_or(rest, |(name, _)| name);
     let name = rest.strip_suffix("-check").or_else(|| rest.strip_suffix("-holdout")).unwrap_or(rest);
-    name == "baseline" || (name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit()))
+    name == "baseline"
+        || name == "baseline-setup"
+        || (name.len() == 16 && name.bytes().all(|byte| byte.is_ascii_hexdigit()))
 }
 
 fn cache_home(host: &HostEnv) -> Result<PathBuf> {

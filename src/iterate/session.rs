@@ -18,7 +18,7 @@ use crate::host::HostEnv;
 use crate::ledger::append::{Author, Move, Tip, draft, publish};
 use crate::ledger::fold::status_of;
 use crate::ledger::load::RecordCommit;
-use crate::ledger::receipt::Receipt;
+use crate::ledger::receipt::{LayersReceipt, Receipt};
 use crate::ledger::record::{Body, HaltBody, HaltedBy, Kind, ResumeBody, Role};
 use crate::ledger::state::Phase;
 use crate::ledger::trust::TrustRoot;
@@ -32,6 +32,7 @@ use crate::worktree::{LinkedWorktree, Manifest, SealOptions};
 use super::cleaner::Cleaner;
 use super::commands::Tools;
 use super::context;
+use super::fresh::Stock;
 use super::interrupt::Interrupt;
 use super::places::Places;
 use super::start::open_history_is_closed;
@@ -67,6 +68,9 @@ pub struct Session<'a> {
     pub(super) guards: Guards,
     pub(super) adapter: sandbox::Adapter,
     pub(super) places: Places,
+    pub(super) stock: Stock,
+    /// What the worktrees get besides their trees, once that is known.
+    pub(super) layers: RefCell<Option<LayersReceipt>>,
     pub(super) cleaner: Cleaner,
     pub(super) interrupt: Interrupt,
     pub(super) expected: Expected,
@@ -126,6 +130,8 @@ impl<'a> Session<'a> {
             guards,
             adapter,
             places,
+            stock: Stock::default(),
+            layers: RefCell::default(),
             cleaner: Cleaner::start(),
             interrupt,
             expected,
@@ -160,7 +166,9 @@ impl<'a> Session<'a> {
         if self.tip.state.baseline.is_none() && !self.baseline()? && !self.refresh()? {
             return Ok(self.interrupted());
         }
-        self.ensure_warm()?;
+        if !self.ensure_layers()? {
+            return Ok(self.interrupted());
+        }
         while self.tip.state.phase != Phase::Halted {
             if self.interrupt.is_set() {
                 return Ok(self.interrupted());
@@ -196,10 +204,16 @@ impl<'a> Session<'a> {
         if self.tip.state.phase == Phase::Halted && !resumable {
             // Nobody needs the warm folders of a loop that is over. That they are in the way of nothing makes a failure
             // no fault of the run.
-            let _ = crate::worktree::remove_all(&self.places.warm);
+            self.drop_layers();
         }
         let exit = self.tip.state.halt_reason.map_or(ExitCode::OK, HaltReason::exit_code);
         RunEnd { exit, tip: self.tip }
+    }
+
+    fn drop_layers(&self) {
+        for path in [&self.places.warm, &self.places.included] {
+            let _ = crate::worktree::remove_all(path);
+        }
     }
 
     fn interrupted(self) -> RunEnd {
@@ -377,6 +391,8 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
         guards,
         adapter,
         places,
+        stock: Stock::default(),
+        layers: RefCell::default(),
         cleaner: Cleaner::start(),
         interrupt,
         expected: Expected::default(),
@@ -391,7 +407,9 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
     session.preflight()?;
     (session.say)("running the check on the base …");
     let interrupt = session.interrupt.clone();
-    let measured = session.measure_base()?.ok_or_else(|| interrupt.error("the rehearsal"))?;
+    let measured = session.measure_base();
+    session.drop_layers();
+    let measured = measured?.ok_or_else(|| interrupt.error("the rehearsal"))?;
     let contract = &session.tip.contract;
     let no_verdict = measured.no_verdict(contract).is_some();
     let printed = measured.printed(contract, 20);

@@ -60,6 +60,9 @@ pub struct Receipt {
     pub holdout: Option<HoldoutReceipt>,
     /// What isolation the worker and the check had.
     pub sandbox: SandboxReceipt,
+    /// What the worktrees got besides their trees; absent where the contract names nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layers: Option<LayersReceipt>,
     /// Seconds since the first checkpoint, without the time between a halt and its resumption.
     pub elapsed_seconds: u64,
     /// What was decided.
@@ -68,6 +71,38 @@ pub struct Receipt {
     pub determinism_confidence: Option<f64>,
     /// Why each null above is null, by field.
     pub unpinned: BTreeMap<String, String>,
+}
+
+/// What every fresh worktree got besides its tree.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LayersReceipt {
+    /// The run of `worktree.setup`; absent where it was not run for this record.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub setup: Option<RunReceipt>,
+    /// The warm folders.
+    pub warm: Vec<WarmReceipt>,
+    /// The files of `worktree.include`.
+    pub included: Vec<IncludedReceipt>,
+}
+
+/// One warm folder.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct WarmReceipt {
+    /// Where it is in a worktree.
+    pub folder: String,
+    /// How many files and links it holds.
+    pub files: u64,
+    /// SHA-256 over the paths, modes and contents of all of them.
+    pub sha256: String,
+}
+
+/// One included file.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct IncludedReceipt {
+    /// Where it is in a worktree, escaped.
+    pub path: String,
+    /// SHA-256 of its content.
+    pub sha256: String,
 }
 
 /// The identity of a model.

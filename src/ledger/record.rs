@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::receipt::{CheckReceipt, ContextEntry, HoldoutReceipt, Receipt, SandboxReceipt};
+use super::receipt::{CheckReceipt, ContextEntry, HoldoutReceipt, LayersReceipt, Receipt, SandboxReceipt};
 use crate::at::At;
 use crate::canonical::{self, CanonicalError};
 use crate::exit::HaltReason;
@@ -204,6 +204,9 @@ pub struct BaselineBody {
     pub holdout: Option<HoldoutReceipt>,
     /// What isolation the check had.
     pub sandbox: SandboxReceipt,
+    /// What the worktree got besides the base's tree; absent where the contract names nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub layers: Option<LayersReceipt>,
     /// Whether the base already meets the target.
     pub target_met: bool,
     /// The files under `evidence/`.

@@ -122,6 +122,7 @@ fn body(contract: &Contract, state: &State, next: &Next, seq: u64, at: At) -> Bo
             check: check(*failing),
             holdout: None,
             sandbox,
+            layers: None,
             target_met: *failing == 0,
             evidence: Vec::new(),
         })),
@@ -174,6 +175,7 @@ fn body(contract: &Contract, state: &State, next: &Next, seq: u64, at: At) -> Bo
                 check: Some(check(*failing)),
                 holdout: None,
                 sandbox,
+                layers: None,
                 elapsed_seconds: state.elapsed_seconds(at),
                 decision: decision(
                     contract,

@@ -76,6 +76,12 @@ pub(super) fn late_rules(abi: u32) -> [(&'static std::ffi::CStr, u64); 5] {
     ]
 }
 
+/// The rights on a writable folder that is mounted only after the fork, for [`add_rule`]. A rule for a layer of an overlay does
+/// not hold for what the overlay shows.
+pub(super) fn late_write(abi: u32) -> u64 {
+    write_access(abi).bits()
+}
+
 /// A ruleset that grants these paths, the devices and, if the command sees the host's root, `/proc`. `abi` is [`abi`]'s, or less to
 /// act as an older kernel.
 pub(super) fn ruleset(grants: &Grants, private_root: bool, abi: u32) -> io::Result<OwnedFd> {

@@ -81,6 +81,8 @@ pub struct Command {
     pub cwd: PathBuf,
     /// The whole environment.
     pub env: Vec<(OsString, OsString)>,
+    /// What lies below a writable folder, if it is the upper layer of an overlay.
+    pub overlay: Option<Overlay>,
     /// Standard input; empty means `/dev/null`.
     pub stdin: Vec<u8>,
     /// How long it may run; afterwards it gets SIGTERM, and SIGKILL after [`TERM_GRACE`].
@@ -104,6 +106,7 @@ impl Command {
             argv: argv.into_iter().map(Into::into).collect(),
             cwd: cwd.into(),
             env: Vec::new(),
+            overlay: None,
             stdin: Vec::new(),
             timeout: Duration::from_secs(600),
             idle: None,
@@ -112,6 +115,31 @@ impl Command {
             head_tail: 64 << 10,
             max_output: 1 << 30,
         }
+    }
+}
+
+/// A folder that the command sees with other layers below it (overlayfs). Only the command does: the mount is one of its own
+/// mount namespace, so this needs a private root, and without one the command is not run.
+#[derive(Debug, Clone)]
+pub struct Overlay {
+    /// The folder: one of the policy's writable ones. What the command changes in it lies there afterwards, with the kernel's
+    /// marks for what it removed.
+    pub upper: PathBuf,
+    /// The layers below, the uppermost first. Nothing is written to them.
+    pub lower: Vec<PathBuf>,
+    /// An empty folder on the file system of `upper`, out of the command's reach.
+    pub work: PathBuf,
+    /// Whether the marks go into `user.overlay.*`. Else they go into `trusted.overlay.*`, which needs an administrator,
+    /// and folders of the lower layers can be renamed.
+    pub user_marks: bool,
+}
+
+impl Overlay {
+    /// Where on the host a path lies that the command names, as far as that can be said without a mount.
+    fn on_host(&self, path: &Path) -> Option<PathBuf> {
+        let below = path.strip_prefix(&self.upper).ok()?;
+        let mut layers = std::iter::once(&self.upper).chain(&self.lower).map(|layer| layer.join(below));
+        layers.find(|file| file.symlink_metadata().is_ok())
     }
 }
 
@@ -470,6 +498,10 @@ impl From<SandboxError> for crate::error::Error {
 pub fn run(command: &Command, policy: &Policy, interrupt: &AtomicBool) -> Result<Outcome, SandboxError> {
     available(policy.adapter)
         .map_err(|why| SandboxError::AdapterUnavailable { adapter: policy.adapter, why })?;
+    if cfg!(not(target_os = "linux")) && command.overlay.is_some() {
+        let why = "overlays are a feature of Linux".into();
+        return Err(SandboxError::AdapterUnavailable { adapter: policy.adapter, why });
+    }
     #[cfg(unix)]
     if policy.adapter.has_image() {
         return container::run(command, policy, interrupt);
@@ -483,6 +515,14 @@ fn program_of(command: &Command) -> Result<PathBuf, SandboxError> {
     let path = command.env.iter().rev().find(|(name, _)| name == "PATH").map(|(_, value)| value.clone());
     let path = path.unwrap_or_default();
     let dirs: Vec<PathBuf> = std::env::split_paths(&path).collect();
+    if shell::has_slash(program)
+        && let Some(overlay) = &command.overlay
+    {
+        let file = command.cwd.join(program);
+        if overlay.on_host(&file).is_some_and(|there| shell::is_program(&there)) {
+            return Ok(file);
+        }
+    }
     let Some(file) = shell::resolve_program(program, &dirs, &command.cwd) else {
         let path = if shell::has_slash(program) { command.cwd.join(program).into_os_string() } else { path };
         return Err(SandboxError::ProgramNotFound { program: program.clone(), path });

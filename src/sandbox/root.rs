@@ -274,6 +274,45 @@ pub(super) struct Bind {
     pub target: Text,
     pub writable: bool,
     pub device: bool,
+    /// Not the host's folder is mounted, but the plan's overlay.
+    pub overlay: bool,
+}
+
+/// An overlay to mount, by names that are relative to one folder: what the kernel takes as options has no room for every
+/// path.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct OverlayPlan {
+    /// The folder that the names are relative to.
+    pub folder: CString,
+    /// The lower layers, as the option wants them.
+    pub lower: CString,
+    pub upper: CString,
+    pub work: CString,
+    pub user_marks: bool,
+    /// Where the command sees it.
+    pub place: CString,
+}
+
+/// Plans the mount of an overlay. `None` if it cannot be had: the layers do not lie below one folder, or under names that the
+/// kernel would read as something else.
+pub(super) fn plan_overlay(overlay: &super::Overlay, grants: &Grants) -> Option<OverlayPlan> {
+    let folder = overlay.upper.parent()?;
+    let name = |path: &Path| {
+        let name = path.strip_prefix(folder).ok()?.to_str()?;
+        let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '-' | '_');
+        (!name.is_empty() && name.chars().all(plain)).then(|| name.to_owned())
+    };
+    let lower: Vec<String> = overlay.lower.iter().map(|path| name(path)).collect::<Option<_>>()?;
+    let place = overlay.upper.canonicalize().ok()?;
+    (grants.paths.get(&place) == Some(&true)).then_some(())?;
+    Some(OverlayPlan {
+        folder: c_text(folder.as_os_str())?,
+        lower: CString::new(lower.join(":")).ok()?,
+        upper: CString::new(name(&overlay.upper)?).ok()?,
+        work: CString::new(name(&overlay.work)?).ok()?,
+        user_marks: overlay.user_marks,
+        place: c_text(place.as_os_str())?,
+    })
 }
 
 /// How a path is hidden.
@@ -306,7 +345,7 @@ pub(super) const MEMORY: u64 = 1 << 30;
 /// Plans a root for these grants. `None` if this host has no folder to build it on.
 ///
 /// `memory` is how many bytes its `/tmp` and `/dev/shm` may hold together.
-pub(super) fn plan(grants: &Grants, memory: u64) -> Option<RootPlan> {
+pub(super) fn plan(grants: &Grants, memory: u64, overlay: Option<&OverlayPlan>) -> Option<RootPlan> {
     let base = ["/tmp", "/mnt", "/srv", "/media", "/run", "/var"].into_iter().find(|dir| {
         // A symlink would send the mount elsewhere than the paths below it.
         Path::new(dir).symlink_metadata().is_ok_and(|meta| meta.is_dir())
@@ -324,7 +363,7 @@ pub(super) fn plan(grants: &Grants, memory: u64) -> Option<RootPlan> {
         let path = Path::new(device);
         making.file(path);
         let (source, target) = (making.text(path), making.at(path));
-        binds.push(Bind { source, target, writable: true, device: true });
+        binds.push(Bind { source, target, writable: true, device: true, overlay: false });
     }
     let fixed = [
         ("/dev/ptmx", "pts/ptmx"),
@@ -345,7 +384,8 @@ pub(super) fn plan(grants: &Grants, memory: u64) -> Option<RootPlan> {
             }
         }
         let (source, target) = (making.text(path), making.at(path));
-        binds.push(Bind { source, target, writable, device: false });
+        let overlay = overlay.is_some_and(|overlay| overlay.place.as_bytes() == path.as_os_str().as_bytes());
+        binds.push(Bind { source, target, writable, device: false, overlay });
     }
     for (path, target) in grants.links_to_make() {
         if !making.dirs.contains(path) {
@@ -478,7 +518,7 @@ mod tests {
         std::fs::create_dir_all(top.join("a/b")).unwrap();
         std::fs::write(top.join("file"), "").unwrap();
         let grants = Grants::new(&[top.join("a"), top.join("file")], &[top.join("a/b")]).unwrap();
-        let plan = plan(&grants, MEMORY).unwrap();
+        let plan = plan(&grants, MEMORY, None).unwrap();
         let path_of = |text: Text| plan.texts.path(text);
         let mut there = BTreeSet::from([path_of(plan.base)]);
         for make in &plan.makes {

@@ -112,7 +112,7 @@ pub(super) fn has_slash(argv0: &OsStr) -> bool {
     argv0.as_encoded_bytes().contains(&b'/')
 }
 
-fn is_program(file: &Path) -> bool {
+pub(super) fn is_program(file: &Path) -> bool {
     let Ok(meta) = file.metadata() else { return false };
     #[cfg(unix)]
     let executable = std::os::unix::fs::PermissionsExt::mode(&meta.permissions()) & 0o111 != 0;

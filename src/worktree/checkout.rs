@@ -106,8 +106,7 @@ fn materialise(
     for (dir, index, stat) in links {
         manifest.dirs[dir].entries[index].stat = Some(stat);
     }
-    manifest.made_until =
-        manifest.dirs.iter().flat_map(|dir| &dir.entries).filter_map(|entry| Some(entry.stat?.ctime)).max();
+    manifest.note_times();
     Ok(stats)
 }
 
@@ -141,7 +140,11 @@ fn file_time(time: SystemTime) -> Time {
 }
 
 /// An entry that exists already can only be another name for the same thing: the folder was empty.
-fn collision(doing: &'static str, dest: &Path, path: &BStr) -> impl FnOnce(std::io::Error) -> WorktreeError {
+pub(super) fn collision(
+    doing: &'static str,
+    dest: &Path,
+    path: &BStr,
+) -> impl FnOnce(std::io::Error) -> WorktreeError {
     move |error| {
         if error.kind() == std::io::ErrorKind::AlreadyExists {
             WorktreeError::Collision { path: path.to_owned() }
@@ -218,7 +221,7 @@ fn make_files(
     Ok((unit.dir, files))
 }
 
-fn blob<'b>(
+pub(super) fn blob<'b>(
     objects: &gix::OdbHandle,
     hash: gix::hash::Kind,
     dir: &BStr,
@@ -245,7 +248,13 @@ fn blob<'b>(
     })
 }
 
-fn make_file(dir: &Dir, name: &BStr, mode: u32, data: &[u8], mtime: Option<Time>) -> std::io::Result<Stat> {
+pub(super) fn make_file(
+    dir: &Dir,
+    name: &BStr,
+    mode: u32,
+    data: &[u8],
+    mtime: Option<Time>,
+) -> std::io::Result<Stat> {
     let mut file = dir.create_file(name, mode)?;
     file.write_all(data)?;
     let mut stat = sys::fstat(&file)?;

@@ -4,7 +4,7 @@
 use std::cmp::Ordering;
 
 use gix::ObjectId;
-use gix::bstr::{BStr, BString};
+use gix::bstr::{BStr, BString, ByteSlice};
 use gix::objs::tree::EntryMode;
 
 use super::error::WorktreeError;
@@ -32,6 +32,8 @@ pub(super) struct Directory {
     /// From the root, without a slash at either end; empty for the root.
     pub path: BString,
     pub tree: ObjectId,
+    /// Files and links here and below.
+    pub files: usize,
     /// In the order of the tree object.
     pub entries: Vec<Entry>,
 }
@@ -46,6 +48,19 @@ pub(super) struct Entry {
     pub dir: usize,
     /// What the checkout left on disk.
     pub stat: Option<Stat>,
+}
+
+/// What a tree has at a path.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holds {
+    /// Nothing.
+    Nothing,
+    /// A folder.
+    Folder,
+    /// A file, a link or a submodule.
+    Other,
+    /// Nothing that a path could name: a file, a link or a submodule lies on the way to it.
+    Blocked,
 }
 
 /// Git's order of names in a tree: a directory sorts as if its name ended with a slash.
@@ -95,13 +110,15 @@ impl Manifest {
             return Err(WorktreeError::TooLarge { what: "paths in the tree", limit: MAX_ENTRIES as u64 });
         }
         let at = self.dirs.len();
-        self.dirs.push(Directory { path, tree, entries });
+        let own = entries.iter().filter(|entry| entry.mode.is_blob_or_symlink()).count();
+        self.dirs.push(Directory { path, tree, files: own, entries });
         for index in 0..self.dirs[at].entries.len() {
             let entry = &self.dirs[at].entries[index];
             if entry.mode.is_tree() {
                 let (id, child) = (entry.id, join(self.dirs[at].path.as_ref(), entry.name.as_ref()));
-                self.dirs[at].entries[index].dir =
-                    self.read_dir(repo, id, child, verify, depth + 1, count)?;
+                let below = self.read_dir(repo, id, child, verify, depth + 1, count)?;
+                self.dirs[at].entries[index].dir = below;
+                self.dirs[at].files += self.dirs[below].files;
             }
         }
         Ok(at)
@@ -114,7 +131,7 @@ impl Manifest {
 
     /// How many files and links the tree holds.
     pub fn file_count(&self) -> usize {
-        self.dirs.iter().flat_map(|dir| &dir.entries).filter(|entry| entry.mode.is_blob_or_symlink()).count()
+        self.dirs[0].files
     }
 
     /// Finds a name in a directory, as a file or as a tree.
@@ -131,6 +148,35 @@ impl Manifest {
         })
     }
 
+    /// The directory at `path`; the empty path is the root.
+    pub(super) fn find_dir(&self, path: &BStr) -> Option<usize> {
+        path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).try_fold(0, |dir, name| {
+            self.find(dir, name.as_bstr()).filter(|entry| entry.mode.is_tree()).map(|entry| entry.dir)
+        })
+    }
+
+    /// The entry at `path`, if no link or file is on the way to it.
+    pub(super) fn find_path(&self, path: &BStr) -> Option<&Entry> {
+        let (dir, name) = super::warm::split(path);
+        self.find(self.find_dir(dir)?, name)
+    }
+
+    /// What the tree has at `path`: nothing, a folder, or something that is in the way of one. A link on the way to it is
+    /// in the way, too.
+    pub fn holds(&self, path: &BStr) -> Holds {
+        let mut dir = 0;
+        let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).peekable();
+        while let Some(name) = names.next() {
+            match self.find(dir, name.as_bstr()) {
+                None => return Holds::Nothing,
+                Some(entry) if entry.mode.is_tree() => dir = entry.dir,
+                Some(_) if names.peek().is_none() => return Holds::Other,
+                Some(_) => return Holds::Blocked,
+            }
+        }
+        Holds::Folder
+    }
+
     /// For each directory, the one at the same path in `other`.
     pub(super) fn matching_dirs(&self, other: &Self) -> Vec<Option<usize>> {
         let mut matching = vec![None; self.dirs.len()];
@@ -145,6 +191,12 @@ impl Manifest {
             }
         }
         matching
+    }
+
+    /// To be called once all that `stat` says is noted.
+    pub(super) fn note_times(&mut self) {
+        self.made_until =
+            self.dirs.iter().flat_map(|dir| &dir.entries).filter_map(|entry| Some(entry.stat?.ctime)).max();
     }
 
     /// Whether what is on disk is provably what the checkout wrote for `entry`.

@@ -6,17 +6,22 @@
 //! 1. [`worktree_folder`] finds the private folder for worktrees, outside the repository;
 //! 2. [`reclaim()`] removes what dead processes left there and in `worktrees/`;
 //! 3. [`LinkedWorktree::create`] registers a worktree that `git worktree list` shows;
-//! 4. [`checkout()`] fills it, [`LinkedWorktree::link`] or [`LinkedWorktree::seal`] makes it one that git can work in;
-//! 5. [`snapshot()`] stores what is there afterwards;
+//! 4. [`checkout()`] fills it, or [`Overlaid::fill`] makes it the upper layer of an overlay over a [`Layer`];
+//!    [`LinkedWorktree::link`] or [`LinkedWorktree::seal`] makes it one that git can work in;
+//! 5. [`snapshot()`] or [`snapshot_overlaid`] stores what is there afterwards;
 //! 6. [`LinkedWorktree::remove`] removes it, whatever happened to it.
 
 mod access;
 mod checkout;
+mod digest;
 mod error;
 mod ignore;
+mod include;
 mod index;
+pub mod layer;
 mod manifest;
 mod names;
+pub mod overlay;
 mod owner;
 mod pack;
 mod pool;
@@ -36,15 +41,21 @@ pub fn free_bytes(path: &std::path::Path) -> Option<u64> {
 }
 
 pub use checkout::{CheckoutOptions, CheckoutStats, checkout};
+pub use digest::{FolderDigest, digest_file, digest_folder};
 pub use error::WorktreeError;
 pub use ignore::BaseIgnores;
+pub use include::{Collected, Included};
 pub use index::write_index;
-pub use manifest::{MAX_DEPTH, MAX_ENTRIES, Manifest};
+pub use layer::{Layer, reclaim_layers};
+pub use manifest::{Holds, MAX_DEPTH, MAX_ENTRIES, Manifest};
+pub use overlay::{Lies, Marks, Overlaid, Probe};
 pub(crate) use owner::{has_ended, process_space};
 pub use reclaim::{Reclaimed, reclaim};
 pub use registration::{LinkedWorktree, NAME_PREFIX, worktree_folder, worktree_name};
 pub use remove::remove_all;
 pub use sealed::SealOptions;
-pub use snapshot::{Snapshot, SnapshotOptions, SnapshotStats, Violation, ViolationKind, snapshot};
+pub use snapshot::{
+    Snapshot, SnapshotOptions, SnapshotStats, Violation, ViolationKind, snapshot, snapshot_overlaid,
+};
 pub use sys::{Stat, Time};
 pub use warm::{CopyStats, Layered, WarmLayers, copy_on_write};

@@ -268,7 +268,7 @@ impl OwnerFile {
 }
 
 /// Whether an open file is the one that its path names now.
-fn is_still_at(file: &File, path: &Path) -> io::Result<bool> {
+pub(super) fn is_still_at(file: &File, path: &Path) -> io::Result<bool> {
     let open = sys::fstat(file)?;
     match sys::lstat(path) {
         Ok(named) => Ok(open.nlink > 0 && (open.dev, open.ino) == (named.dev, named.ino)),

@@ -10,7 +10,7 @@ use gix::bstr::ByteSlice;
 
 use super::error::{WorktreeError, to_path};
 use super::owner::{Life, Owner, OwnerFile, owner_path};
-use super::registration::{NAME_PREFIX, real, remove_parts, remove_registration};
+use super::registration::{NAME_PREFIX, WORK, real, remove_parts, remove_registration};
 
 /// What [`reclaim`] did.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -88,7 +88,7 @@ pub fn reclaim(repo: &gix::Repository, folder: &Path, dry_run: bool) -> Result<R
     // A folder that nothing vouches for may be anybody's.
     for name in names(&folder)? {
         if name.starts_with(NAME_PREFIX)
-            && name.strip_suffix(".owner").is_none()
+            && ![".owner", WORK].iter().any(|end| name.ends_with(end))
             && !vouched.contains(&name)
             && !owner_path(&folder.join(&name)).exists()
             && folder.join(&name).is_dir()

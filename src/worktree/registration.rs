@@ -13,6 +13,7 @@ use sha2::{Digest, Sha256};
 use super::error::WorktreeError;
 use super::index::write_index;
 use super::manifest::Manifest;
+use super::overlay::make_work;
 use super::owner::{Owner, OwnerFile};
 use super::remove::remove_all;
 use super::sealed::{self, SealOptions};
@@ -22,6 +23,9 @@ use crate::crash;
 
 /// How the names of our worktrees begin.
 pub const NAME_PREFIX: &str = "loop-";
+
+/// How the names of the folders end that overlays work in.
+pub(super) const WORK: &str = ".work";
 
 /// The name of the worktree of one environment: `loop-<id>-<environment>`.
 pub fn worktree_name(loop_id: &str, environment: &str) -> String {
@@ -169,6 +173,20 @@ impl LinkedWorktree {
         sealed::create(repo, base, checked_out, &self.place, options)
     }
 
+    /// Makes the empty folder that an overlay needs beside its upper layer, which is the worktree's own. It is removed with the
+    /// worktree, and the command must not get at it.
+    pub fn make_work(&self) -> Result<PathBuf, WorktreeError> {
+        let work = work_path(&self.place);
+        make_work(&work)?;
+        Ok(work)
+    }
+
+    /// Empties the folder.
+    pub fn clear(&self) -> Result<(), WorktreeError> {
+        remove_all(&self.place)?;
+        fs::create_dir(&self.place).map_err(WorktreeError::io("make the folder", &self.place))
+    }
+
     /// Removes the folder and the registration, whatever was done to either. Everything is tried; the first failure
     /// is returned, and what is left is found by [`reclaim`](super::reclaim()) once this process has ended.
     pub fn remove(mut self) -> Result<(), WorktreeError> {
@@ -196,7 +214,7 @@ impl Drop for LinkedWorktree {
 
 /// Removes the folder, the registration, and then the owner file.
 pub(super) fn remove_parts(place: &Path, admin: &Path, owner: OwnerFile) -> Result<(), WorktreeError> {
-    let place_gone = remove_all(place);
+    let place_gone = remove_all(place).and(remove_all(&work_path(place)));
     crash::point("worktree:emptied");
     let admin_gone = remove_registration(admin);
     crash::point("worktree:unregistered");
@@ -204,6 +222,13 @@ pub(super) fn remove_parts(place: &Path, admin: &Path, owner: OwnerFile) -> Resu
     owner.remove()?;
     crash::point("worktree:removed");
     Ok(())
+}
+
+/// Where the overlay of the worktree in the folder `place` has its working space.
+fn work_path(place: &Path) -> PathBuf {
+    let mut path = place.as_os_str().to_owned();
+    path.push(WORK);
+    PathBuf::from(path)
 }
 
 /// Removes a registration, and like git the folder of all registrations if it was the last one.
@@ -226,6 +251,7 @@ fn check_name(name: &str) -> Result<(), WorktreeError> {
         || name.ends_with('.')
         || has_suffix("lock")
         || has_suffix("owner")
+        || has_suffix("work")
     {
         return Err(WorktreeError::BadName { name: name.to_owned() });
     }
@@ -295,7 +321,17 @@ mod tests {
         for name in ["loop-fix-env1", "loop-a.b_c-0"] {
             assert!(check_name(name).is_ok(), "{name}");
         }
-        for name in ["fix", "loop-a/b", "loop-..", "loop-a.lock", "loop-a.owner", "loop-a b", "loop-\n", ""] {
+        for name in [
+            "fix",
+            "loop-a/b",
+            "loop-..",
+            "loop-a.lock",
+            "loop-a.owner",
+            "loop-a.work",
+            "loop-a b",
+            "loop-\n",
+            "",
+        ] {
             assert!(check_name(name).is_err(), "{name}");
         }
     }

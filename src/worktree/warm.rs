@@ -106,7 +106,7 @@ impl WarmLayers {
 }
 
 /// Opens the directory at `path`, making what is missing.
-fn make_path(root: &Dir, path: &BStr) -> io::Result<Dir> {
+pub(super) fn make_path(root: &Dir, path: &BStr) -> io::Result<Dir> {
     let mut dir = root.open_dir(b"".as_bstr())?;
     for name in path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()) {
         let name = name.as_bstr();
@@ -228,7 +228,7 @@ fn copy_dir(from: &Dir, to: &Dir, source: &Path) -> Result<CopyStats, WorktreeEr
     })
 }
 
-fn split(path: &BStr) -> (&BStr, &BStr) {
+pub(super) fn split(path: &BStr) -> (&BStr, &BStr) {
     match path.rfind_byte(b'/') {
         Some(slash) => (path[..slash].as_bstr(), path[slash + 1..].as_bstr()),
         None => (b"".as_bstr(), path),

@@ -371,6 +371,9 @@ DECISION = obj([("outcome", enum("accept", "reject", "blocked")),
                 ("halt_reason", opt(HALT_REASON)), ("exit_code", integer(U8))])
 COST = obj([("prompt_tokens", opt(integer())), ("completion_tokens", opt(integer())), ("usd", opt(_money)),
             ("basis", enum("none", "reported", "unknown", "reserved")), ("problem", opt(string))])
+LAYERS = obj([("setup", RUN),
+              ("warm", array(obj([("folder", string), ("files", integer()), ("sha256", HASH)]))),
+              ("included", array(obj([("path", string), ("sha256", HASH)])))], absent=("setup",))
 RECEIPT = obj([("schema", string), ("loop", string), ("contract", OID), ("checkpoint", OID),
                ("iteration", integer(U32)), ("environment_id", string), ("base", OID), ("candidate", opt(OID)),
                ("candidate_tree", opt(OID)), ("abandoned", opt(string)),
@@ -379,14 +382,16 @@ RECEIPT = obj([("schema", string), ("loop", string), ("contract", OID), ("checkp
                ("outside", opt(obj([("rev", OID), ("adapter", opt(string)), ("summary", opt(string))]))),
                ("model", opt(MODEL)), ("sampling", opt(SAMPLING)), ("context", CONTEXT), ("cost", COST),
                ("changes", obj([("count", integer()), ("paths", STRINGS)])), ("guards", GUARDS),
-               ("check", opt(CHECK)), ("holdout", HOLDOUT), ("sandbox", SANDBOX), ("elapsed_seconds", integer()),
+               ("check", opt(CHECK)), ("holdout", HOLDOUT), ("sandbox", SANDBOX), ("layers", LAYERS),
+               ("elapsed_seconds", integer()),
                ("decision", DECISION), ("determinism_confidence", opt(number)), ("unpinned", mapping(string))],
-              absent=("holdout",))
+              absent=("holdout", "layers"))
 
 BODIES = {
     "contract": obj([("tool", string), ("objective", string)]),
     "baseline": obj([("base", OID), ("check", CHECK), ("holdout", HOLDOUT), ("sandbox", SANDBOX),
-                     ("target_met", boolean), ("evidence", EVIDENCE)], absent=("holdout",)),
+                     ("layers", LAYERS), ("target_met", boolean), ("evidence", EVIDENCE)],
+                    absent=("holdout", "layers")),
     "checkpoint": obj([("iteration", integer(U32)), ("base", OID), ("environment_id", string), ("adapter", string),
                        ("context", CONTEXT),
                        ("remaining", obj([("iterations", integer(U32)), ("usd", _money), ("tokens", opt(integer())),
@@ -455,7 +460,10 @@ CONTRACT = obj([
                     ("idle_timeout_seconds", opt(integer())), ("env", STRINGS),
                     ("credential", opt(obj([("env", string), ("mint", _command), ("revoke", _command)]))),
                     ("on_failure", enum("halt", "reject", "check")), ("reserve_usd", opt(_money))])),
-    ("worktree", obj([("warm", STRINGS)])),
+    ("worktree", obj([("warm", STRINGS),
+                      ("setup", obj([("command", _command), ("network", enum("none", "host")),
+                                     ("timeout_seconds", integer())])), ("include", string)],
+                     absent=("setup", "include"))),
     ("check", obj([("command", _command), ("format", enum(*names.FORMATS)), ("report", opt(string)),
                    ("timeout_seconds", integer()), ("idle_timeout_seconds", opt(integer())),
                    ("success_exit_code", integer(U8)), ("env", mapping(string)),

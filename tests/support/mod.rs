@@ -114,7 +114,11 @@ impl TestEnv {
         }
         let this = Self { dir, repo, env, compared: twice::Compared::default() };
         // Waiting for the disk is tested where it matters, in `power`; everywhere else it only takes time.
-        let config = "[init]\n\tdefaultBranch = main\n[loop]\n\tfsync = false\n";
+        let mut config = "[init]\n\tdefaultBranch = main\n[loop]\n\tfsync = false\n".to_owned();
+        // The whole suite once more with overlays, which no repository of a test is large enough for.
+        if let Ok(overlay) = std::env::var("GIT_LOOP_TEST_OVERLAY") {
+            let _ = writeln!(config, "\toverlay = {overlay}");
+        }
         fs::write(this.home().join("gitconfig"), config).unwrap();
         fs::create_dir_all(&this.repo).unwrap();
         let mut arguments = vec!["init", "--quiet"];

@@ -274,7 +274,13 @@ prop_compose! {
             human_promotion_required: lasting.then_some(true),
             paths,
             worker,
-            worktree: Worktree { setup: None, warm: vec!["target".into()], include: None },
+            worktree: Worktree {
+                setup: Some(Command::Shell("npm ci".into())),
+                setup_network: Some(NetworkMode::None),
+                setup_timeout: Some(Seconds::new(60)),
+                warm: vec!["target".into()],
+                include: Some(".worktreeinclude".into()),
+            },
             check,
             holdout: lasting.then(|| Holdout {
                 command: Command::Args(vec!["./run.sh".into()]),

@@ -44,23 +44,6 @@ fn required_pins() {
 }
 
 #[test]
-fn worktree_layers() {
-    assert_snapshot!(bad("[limits]", "[worktree]\nsetup = \"npm ci\"\ninclude = \".worktreeinclude\"\n[limits]"), @r#"
-    loop.toml:22:1: `worktree.setup` is not built yet
-       |
-    22 | setup = "npm ci"
-       | ^^^^^
-       = take it out; this version refuses it rather than ignore it
-
-    loop.toml:23:1: `worktree.include` is not built yet
-       |
-    23 | include = ".worktreeinclude"
-       | ^^^^^^^
-       = take it out; this version refuses it rather than ignore it
-    "#);
-}
-
-#[test]
 fn refusals() {
     assert_snapshot!(bad("[check]", "max_refusals = 5\n[check]"), @r"
     loop.toml:11:1: `worker.max_refusals` is not built yet

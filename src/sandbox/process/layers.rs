@@ -5,7 +5,7 @@ use std::ptr;
 
 use libc::{c_char, c_int, c_uint, c_ulong};
 
-use super::super::root::{Cover, Make, RootPlan, Text};
+use super::super::root::{Cover, Make, OverlayPlan, RootPlan, Text};
 
 /// `prctl` is variadic and reads whole registers.
 pub(super) const ZERO: c_ulong = 0;
@@ -133,11 +133,54 @@ pub(super) fn receive_descriptor(from: c_int) -> Option<std::os::fd::OwnedFd> {
     }
 }
 
-/// Builds the new root and moves into it.
+/// Makes the mount of an overlay that is nowhere yet; a negative number if the kernel does not give it.
+///
+/// # Safety
+/// The process has a mount namespace of its own. Changes the current folder.
+pub(super) unsafe fn open_overlay(overlay: &OverlayPlan) -> c_int {
+    const CLOEXEC: c_uint = 1;
+    const SET_FLAG: c_uint = 0;
+    const SET_STRING: c_uint = 1;
+    const CREATE: c_uint = 6;
+    let none = ptr::null::<c_char>();
+    // SAFETY: every pointer is null or a NUL-terminated string; the descriptors are opened here.
+    unsafe {
+        if libc::chdir(overlay.folder.as_ptr()) != 0 {
+            return -1;
+        }
+        let context = libc::syscall(libc::SYS_fsopen, c"overlay".as_ptr(), CLOEXEC);
+        if context < 0 {
+            return -1;
+        }
+        let string = |key: &CStr, value: &CStr| {
+            libc::syscall(libc::SYS_fsconfig, context, SET_STRING, key.as_ptr(), value.as_ptr(), 0) == 0
+        };
+        let flag =
+            |key: &CStr| libc::syscall(libc::SYS_fsconfig, context, SET_FLAG, key.as_ptr(), none, 0) == 0;
+        let marks = || if overlay.user_marks { flag(c"userxattr") } else { string(c"redirect_dir", c"on") };
+        // Every changed file lies whole in the upper folder, and no name of a worktree that ends is waited for to be on disk.
+        let ready = string(c"source", c"overlay")
+            && string(c"lowerdir", &overlay.lower)
+            && string(c"upperdir", &overlay.upper)
+            && string(c"workdir", &overlay.work)
+            && string(c"index", c"off")
+            && string(c"metacopy", c"off")
+            && marks()
+            && flag(c"volatile")
+            && libc::syscall(libc::SYS_fsconfig, context, CREATE, none, none, 0) == 0;
+        let mount = if ready { libc::syscall(libc::SYS_fsmount, context, CLOEXEC, 0) } else { -1 };
+        let saved = errno();
+        libc::close(c_int::try_from(context).unwrap_or(-1));
+        *libc::__errno_location() = saved;
+        c_int::try_from(mount).unwrap_or(-1)
+    }
+}
+
+/// Builds the new root and moves into it. `overlay` is the mount of [`open_overlay`], if the plan has one.
 ///
 /// # Safety
 /// The process has a mount namespace of its own; `trees` has one slot for each bind of the plan.
-pub(super) unsafe fn enter_root(root: &RootPlan, trees: &mut [c_int]) -> bool {
+pub(super) unsafe fn enter_root(root: &RootPlan, overlay: c_int, trees: &mut [c_int]) -> bool {
     let none = ptr::null::<c_char>();
     // SAFETY: every pointer is null or a NUL-terminated string of the plan; `trees` has one slot per bind.
     unsafe {
@@ -154,7 +197,11 @@ pub(super) unsafe fn enter_root(root: &RootPlan, trees: &mut [c_int]) -> bool {
             let flags = c_uint::from(libc::OPEN_TREE_CLONE)
                 | libc::O_CLOEXEC.cast_unsigned()
                 | libc::AT_RECURSIVE as c_uint;
-            let fd = libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, at(bind.source), flags);
+            let fd = if bind.overlay {
+                libc::c_long::from(overlay)
+            } else {
+                libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, at(bind.source), flags)
+            };
             // What may be read and has gone since it was looked at is not there to be read.
             if fd < 0 && !bind.writable && errno() == libc::ENOENT {
                 *tree = -1;

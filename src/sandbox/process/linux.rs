@@ -262,6 +262,10 @@ fn start(
     let setup = |stage| move |source| Refused::Other(SandboxError::Setup { stage, source });
     let adapter = layers.adapter;
     let (mut root, mut ruleset) = (None, None);
+    let mut overlay = None;
+    if command.overlay.is_some() && !(layers.landlock() && layers.namespaces) {
+        return Err(Refused::At { stage: Stage::Overlay, errno: libc::EOPNOTSUPP });
+    }
     let memory = policy.disk.map_or(root::MEMORY, |disk| disk.min(root::MEMORY));
     let filters = seccomp::programs(&layers.closed());
     let mut filters = filters.map_err(|why| SandboxError::AdapterUnavailable { adapter, why })?;
@@ -273,7 +277,11 @@ fn start(
     if layers.landlock() {
         let grants = grants()?;
         if layers.namespaces {
-            let plan = root::plan(&grants, memory);
+            if let Some(wanted) = &command.overlay {
+                let planned = root::plan_overlay(wanted, &grants);
+                overlay = Some(planned.ok_or(Refused::At { stage: Stage::Overlay, errno: libc::EINVAL })?);
+            }
+            let plan = root::plan(&grants, memory, overlay.as_ref());
             root = Some(plan.ok_or(Refused::At { stage: Stage::Root, errno: libc::ENOENT })?);
         }
         let set = landlock::ruleset(&grants, layers.namespaces, layers.abi).map_err(setup("landlock"))?;
@@ -390,6 +398,8 @@ fn start(
         trees: vec![-1; root.as_ref().map_or(0, |root| root.binds.len())],
         late_rules: if root.is_some() { landlock::late_rules(layers.abi).to_vec() } else { Vec::new() },
         root,
+        overlay,
+        overlay_access: landlock::late_write(layers.abi),
         pid_namespace: layers.namespaces,
         drop_capabilities: layers.landlock(),
         no_new_privs: layers.landlock() || layers.bwrap() || !filters.is_empty(),

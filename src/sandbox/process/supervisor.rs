@@ -14,11 +14,11 @@ use std::ptr;
 use libc::{c_char, c_int, c_uint, c_ulong, c_void, pid_t};
 use seccompiler::sock_filter;
 
-use super::super::root::RootPlan;
+use super::super::root::{OverlayPlan, RootPlan};
 use super::super::{landlock, seccomp};
 use super::layers::{
-    ONE, ZERO, drop_capabilities, enter_root, errno, keep_capabilities_once, loopback_up, own_processes,
-    send_listener, write_file,
+    ONE, ZERO, drop_capabilities, enter_root, errno, keep_capabilities_once, loopback_up, open_overlay,
+    own_processes, send_listener, write_file,
 };
 
 /// Runner to supervisor: SIGTERM to the tree.
@@ -98,6 +98,7 @@ stages! {
     Clone = "new namespaces";
     UserMap = "user namespace";
     Loopback = "loopback";
+    Overlay = "overlay";
     Root = "private root";
     Reaper = "supervisor";
     Session = "session";
@@ -144,6 +145,10 @@ pub(super) struct Plan {
     /// Our end of a pair of sockets: over it the runner gets the socket that listens in the command's network namespace.
     pub gate: Option<c_int>,
     pub root: Option<RootPlan>,
+    /// Only with a root.
+    pub overlay: Option<OverlayPlan>,
+    /// The rights on the folder where the overlay is.
+    pub overlay_access: u64,
     /// One slot for each mount of `root`.
     pub trees: Vec<c_int>,
     /// Whether the supervisor is process 1 of a PID namespace.
@@ -251,7 +256,12 @@ unsafe fn prepare(plan: &mut Plan) -> Result<(), Failure> {
         }
         libc::umask(0);
         if let Some(root) = &plan.root {
-            check(enter_root(root, &mut plan.trees), Stage::Root)?;
+            let mut mounted = -1;
+            if let Some(overlay) = &plan.overlay {
+                mounted = open_overlay(overlay);
+                check(mounted >= 0, Stage::Overlay)?;
+            }
+            check(enter_root(root, mounted, &mut plan.trees), Stage::Root)?;
         }
         libc::umask(0o022);
         if plan.wrapped.is_some() {
@@ -265,6 +275,10 @@ unsafe fn prepare(plan: &mut Plan) -> Result<(), Failure> {
         if let Some(set) = plan.ruleset {
             for &(path, access) in &plan.late_rules {
                 check(landlock::add_rule(set, path, access), Stage::Landlock)?;
+            }
+            if let Some(overlay) = &plan.overlay {
+                let added = landlock::add_rule(set, &overlay.place, plan.overlay_access);
+                check(added, Stage::Landlock)?;
             }
         }
         Ok(())

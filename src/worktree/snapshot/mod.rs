@@ -3,6 +3,7 @@
 //! Raw bytes, no filter, no hook, no index of anybody: whatever a worker did to `.git`, to ignore files or to config
 //! makes no difference. No link is followed, so nothing outside the folder can get in.
 
+mod merged;
 mod read;
 mod trees;
 mod walk;
@@ -17,6 +18,9 @@ use super::access;
 use super::error::{WorktreeError, to_path};
 use super::ignore::BaseIgnores;
 use super::manifest::{Manifest, join};
+use super::overlay::Overlaid;
+use super::sys::Dir;
+use merged::Merge;
 use read::{Content, Reader};
 use trees::store_trees;
 use walk::Walk;
@@ -137,9 +141,36 @@ pub fn snapshot(
     let root = access::open_place(place).map_err(WorktreeError::io("open the folder", place))?;
     let trust_stat = !options.read_all && root.content_moves_ctime();
     let found = Walk::new(place, checked_out, ignores, trust_stat).run(&root)?;
-    let Walk { mut nodes, mut violations, mut stats, .. } = found;
+    store(repo, checked_out, &root, found, options)
+}
 
-    let reader = Reader::new(checked_out, place, &root, options);
+/// The same of a folder that was the upper layer of an overlay: what the command saw in it, which is `overlaid`'s layer with
+/// the changes that lie in the folder. Only the changes are read.
+pub fn snapshot_overlaid(
+    repo: &gix::Repository,
+    checked_out: &Manifest,
+    overlaid: &Overlaid,
+    ignores: &BaseIgnores,
+    options: SnapshotOptions,
+) -> Result<Snapshot, WorktreeError> {
+    let place = overlaid.place();
+    let root = access::open_place(place).map_err(WorktreeError::io("open the folder", place))?;
+    let walk = Walk::new(place, checked_out, ignores, false);
+    let found = Merge::new(walk, overlaid, options.max_file_bytes).run(&root)?;
+    store(repo, checked_out, &root, found, options)
+}
+
+/// Reads what must be read and stores the trees.
+fn store(
+    repo: &gix::Repository,
+    checked_out: &Manifest,
+    root: &Dir,
+    found: Walk<'_>,
+    options: SnapshotOptions,
+) -> Result<Snapshot, WorktreeError> {
+    let Walk { place, mut nodes, mut violations, mut stats, .. } = found;
+
+    let reader = Reader::new(checked_out, place, root, options);
     for (node, read) in reader.read_all(repo, &nodes)? {
         for (index, outcome) in read {
             stats.read += 1;
@@ -156,7 +187,7 @@ pub fn snapshot(
         }
     }
     let (tree, files) = store_trees(repo, checked_out, &nodes)?;
-    stats.files = files;
+    stats.files += files;
     violations.sort_unstable();
     Ok(Snapshot { tree, violations, stats })
 }

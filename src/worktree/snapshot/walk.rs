@@ -13,14 +13,23 @@ use crate::worktree::names;
 use crate::worktree::sys::{self, Dir, DirEntry, FileKind};
 
 pub(super) struct Walk<'a> {
-    place: &'a Path,
-    known: &'a Manifest,
+    pub place: &'a Path,
+    pub known: &'a Manifest,
     ignores: &'a BaseIgnores,
     trust_stat: bool,
     pub nodes: Vec<Node>,
     pub violations: Vec<Violation>,
     pub stats: SnapshotStats,
     entries: usize,
+}
+
+/// A name that belongs to what the folder holds.
+pub(super) struct Judged<'a> {
+    pub path: BString,
+    /// What the manifest has there.
+    pub known: Option<&'a Entry>,
+    /// Whether new things below it are ignored.
+    pub excluded: bool,
 }
 
 impl<'a> Walk<'a> {
@@ -54,10 +63,7 @@ impl<'a> Walk<'a> {
             dir.entries().map_err(WorktreeError::io_below("read the folder", self.place, path.as_ref()))?;
         names.sort_unstable_by(|a, b| a.name.cmp(&b.name));
         let at = self.nodes.len();
-        self.entries += names.len();
-        if self.entries > MAX_ENTRIES {
-            return Err(WorktreeError::TooLarge { what: "paths in the worktree", limit: MAX_ENTRIES as u64 });
-        }
+        self.count(names.len())?;
         self.nodes.push(Node { path, known, entries: Vec::with_capacity(names.len()) });
         for name in names {
             if let Some(what) = self.look_at(at, dir, &name, ignored, depth)? {
@@ -65,6 +71,15 @@ impl<'a> Walk<'a> {
             }
         }
         Ok(at)
+    }
+
+    /// Counts more paths, and refuses too many.
+    pub fn count(&mut self, more: usize) -> Result<(), WorktreeError> {
+        self.entries += more;
+        if self.entries > MAX_ENTRIES {
+            return Err(WorktreeError::TooLarge { what: "paths in the worktree", limit: MAX_ENTRIES as u64 });
+        }
+        Ok(())
     }
 
     /// Decides about one name; `None` leaves it out.
@@ -80,41 +95,21 @@ impl<'a> Walk<'a> {
         if depth == 0 && name == ".git" {
             return Ok(None);
         }
-        let path = join(self.nodes[at].path.as_ref(), name);
-        let manifest = self.known;
-        let known = self.nodes[at].known.and_then(|dir| manifest.find(dir, name));
         let mut stat = None;
         if found.kind.is_none() || self.trust_stat && found.kind != Some(FileKind::Dir) {
             stat = match dir.stat(name) {
                 Ok(stat) => Some(stat),
                 Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
                 Err(error) => {
+                    let path = join(self.nodes[at].path.as_ref(), name);
                     return Err(WorktreeError::io_below("look at", self.place, path.as_ref())(error));
                 }
             };
         }
         let kind = stat.map(|stat| stat.kind()).or(found.kind).unwrap_or(FileKind::Device);
-        let is_dir = kind == FileKind::Dir;
-
-        // A folder takes the place of a submodule or of a folder, a file that of a file or link: only then is the
-        // path the one that the base tracks, which no rule can ignore.
-        let tracked = known.is_some_and(|known| {
-            if is_dir { known.mode.is_tree() || known.mode.is_commit() } else { known.mode.is_no_tree() }
-        });
-        // A tracked file needs no look at the rules; a tracked folder does, for what is new in it.
-        let excluded = (!tracked || is_dir) && (ignored || self.ignores.excludes(path.as_ref(), is_dir));
-        if excluded && !tracked {
-            self.stats.ignored += 1;
+        let Some(Judged { path, known, excluded }) = self.judge(at, name, kind, ignored) else {
             return Ok(None);
-        }
-        // A name that the manifest has was judged when the manifest was read; `.gitmodules` may have become a link.
-        let judged = known.is_some() && kind != FileKind::Link;
-        if let Some(why) = (!judged).then(|| names::objection(name, kind == FileKind::Link)).flatten() {
-            let what =
-                if name == ".git" { ViolationKind::NestedRepository } else { ViolationKind::UnsafeName(why) };
-            self.violations.push(Violation { path, what });
-            return Ok(None);
-        }
+        };
         match kind {
             FileKind::Dir => self.enter(dir, name, path, known, excluded, depth),
             FileKind::File | FileKind::Link => {
@@ -130,6 +125,35 @@ impl<'a> Walk<'a> {
                 Ok(None)
             }
         }
+    }
+
+    /// What the rules say of a name, whatever is in it; `None` leaves it out.
+    pub fn judge(&mut self, at: usize, name: &BStr, kind: FileKind, ignored: bool) -> Option<Judged<'a>> {
+        let path = join(self.nodes[at].path.as_ref(), name);
+        let manifest = self.known;
+        let known = self.nodes[at].known.and_then(|dir| manifest.find(dir, name));
+        let is_dir = kind == FileKind::Dir;
+
+        // A folder takes the place of a submodule or of a folder, a file that of a file or link: only then is the
+        // path the one that the base tracks, which no rule can ignore.
+        let tracked = known.is_some_and(|known| {
+            if is_dir { known.mode.is_tree() || known.mode.is_commit() } else { known.mode.is_no_tree() }
+        });
+        // A tracked file needs no look at the rules; a tracked folder does, for what is new in it.
+        let excluded = (!tracked || is_dir) && (ignored || self.ignores.excludes(path.as_ref(), is_dir));
+        if excluded && !tracked {
+            self.stats.ignored += 1;
+            return None;
+        }
+        // A name that the manifest has was judged when the manifest was read; `.gitmodules` may have become a link.
+        let judged = known.is_some() && kind != FileKind::Link;
+        if let Some(why) = (!judged).then(|| names::objection(name, kind == FileKind::Link)).flatten() {
+            let what =
+                if name == ".git" { ViolationKind::NestedRepository } else { ViolationKind::UnsafeName(why) };
+            self.violations.push(Violation { path, what });
+            return None;
+        }
+        Some(Judged { path, known, excluded })
     }
 
     fn enter(

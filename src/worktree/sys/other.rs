@@ -49,6 +49,15 @@ impl Dir {
     pub fn stat(&self, _: &BStr) -> io::Result<Stat> {
         unsupported()
     }
+    pub fn is_whiteout(&self, _: &BStr) -> io::Result<bool> {
+        unsupported()
+    }
+    pub fn make_whiteout(&self, _: &BStr) -> io::Result<()> {
+        unsupported()
+    }
+    pub fn attribute(&self, _: &std::ffi::CStr) -> io::Result<Option<Vec<u8>>> {
+        unsupported()
+    }
     pub fn unlink(&self, _: &BStr) -> io::Result<()> {
         unsupported()
     }
@@ -88,6 +97,10 @@ pub(in crate::worktree) fn set_file_mtime(_: &File, _: Time) -> io::Result<()> {
 }
 
 pub(in crate::worktree) fn try_lock(_: &File) -> io::Result<bool> {
+    unsupported()
+}
+
+pub(in crate::worktree) fn wait_for_lock(_: &File, _: bool) -> io::Result<()> {
     unsupported()
 }
 

@@ -183,6 +183,52 @@ impl Dir {
         Ok(convert(&raw))
     }
 
+    /// Whether a name is what overlayfs leaves in an upper folder for something that was removed: a character device
+    /// 0:0 (Documentation/filesystems/overlayfs.rst, "whiteouts and opaque directories").
+    pub fn is_whiteout(&self, name: &BStr) -> io::Result<bool> {
+        // SAFETY: all zeroes is a valid `stat` buffer, which the call fills.
+        let mut raw: libc::stat = unsafe { std::mem::zeroed() };
+        with_c(name, |name| {
+            // SAFETY: the name is NUL-terminated and the buffer is ours.
+            check(unsafe { libc::fstatat(self.0.as_raw_fd(), name, &raw mut raw, libc::AT_SYMLINK_NOFOLLOW) })
+        })?;
+        Ok(raw.st_mode as u32 & 0o170_000 == 0o020_000 && raw.st_rdev == 0)
+    }
+
+    /// Makes a whiteout; the name must not exist. Linux lets everybody make this one device.
+    pub fn make_whiteout(&self, name: &BStr) -> io::Result<()> {
+        // SAFETY: the name is NUL-terminated.
+        with_c(name, |name| check(unsafe { libc::mknodat(self.0.as_raw_fd(), name, libc::S_IFCHR, 0) }))
+            .map(drop)
+    }
+
+    /// An extended attribute of this directory; `None` if it has none of this name.
+    pub fn attribute(&self, name: &CStr) -> io::Result<Option<Vec<u8>>> {
+        #[cfg(target_os = "linux")]
+        {
+            // As long as a path may be, which is the longest value that is ever asked for.
+            let mut value = vec![0u8; 4096];
+            // SAFETY: the name is NUL-terminated and the buffer has the length that is told.
+            let got = unsafe {
+                libc::fgetxattr(self.0.as_raw_fd(), name.as_ptr(), value.as_mut_ptr().cast(), value.len())
+            };
+            if got >= 0 {
+                value.truncate(got as usize);
+                return Ok(Some(value));
+            }
+            let error = io::Error::last_os_error();
+            match error.raw_os_error() {
+                Some(libc::ENODATA | libc::EOPNOTSUPP) => Ok(None),
+                _ => Err(error),
+            }
+        }
+        #[cfg(not(target_os = "linux"))]
+        {
+            let _ = name;
+            Ok(None)
+        }
+    }
+
     /// Removes a name that is not a directory; a link itself is removed, not what it points at.
     pub fn unlink(&self, name: &BStr) -> io::Result<()> {
         // SAFETY: the name is NUL-terminated.
@@ -349,6 +395,19 @@ pub(in crate::worktree) fn try_lock(file: &File) -> io::Result<bool> {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
         Err(error) => Err(error),
+    }
+}
+
+/// Takes an exclusive or a shared lock, and waits for it. A lock that this open file has already is exchanged for the
+/// new one, and for a moment there is none.
+pub(in crate::worktree) fn wait_for_lock(file: &File, shared: bool) -> io::Result<()> {
+    let kind = if shared { libc::LOCK_SH } else { libc::LOCK_EX };
+    loop {
+        // SAFETY: the descriptor is open.
+        match check(unsafe { libc::flock(file.as_raw_fd(), kind) }) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            other => return other.map(drop),
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! Worktrees against stock git, in repositories of their own.
 
 mod linked;
+#[cfg(target_os = "linux")]
+mod overlays;
 mod sealed_history;
 mod snapshots;
 mod trees;
