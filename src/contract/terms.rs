@@ -324,7 +324,11 @@ mod tests {
     #[test]
     fn the_ranges_are_those_of_loop_toml() {
         for range in RANGES {
-            let key = range.term.trim_end_matches("_seconds").trim_end_matches("_bytes").trim_start_matches("lasting.");
+            let key = range
+                .term
+                .trim_end_matches("_seconds")
+                .trim_end_matches("_bytes")
+                .trim_start_matches("lasting.");
             let found = match &node(key).kind {
                 Kind::Integer { min, max } => (min.to_string(), max.to_string()),
                 Kind::Duration { min, max } => {
