@@ -341,6 +341,9 @@ fn writers_that_are_killed_at_any_moment_leave_nothing_in_the_way() {
     let repo = TestRepo::new();
     let (first, second) = (repo.id("HEAD"), repo.commit("second"));
     let (open, who) = (repo.open(), repo.signature());
+    // The log of a ref that is made is written before the ref is there.
+    let both = [id().refs().ledger(), id().refs().head()].map(|name| change(name, Expect::Any, first));
+    open.update_refs_within(&both, &who, Durability::Fast, Duration::ZERO).unwrap();
     let mut left_over = 0;
     for round in 0..15 {
         let mut command = std::process::Command::new(std::env::current_exe().unwrap());
