@@ -152,6 +152,27 @@ fn with_setup(env: &TestEnv, setup: &str, worker: &str) {
 }
 
 #[test]
+fn checkouts_of_bases_go_when_somebody_tidies_up() {
+    let env = TestEnv::new();
+    numbers(&env, HONEST, "");
+    if !overlays(&env) {
+        return;
+    }
+    env.git_loop(&["run", "fix"]).expect_code(10);
+    let layers = places(&env).join("layers");
+    let checkouts =
+        || fs::read_dir(&layers).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_dir()).count();
+    assert_eq!(checkouts(), 1);
+    let dry = env.git_loop(&["prune", "-n", "--json"]).expect_code(0).json();
+    assert_eq!((&dry["removed"][0]["kind"], checkouts()), (&serde_json::json!("checkout"), 1), "{dry}");
+    let done = env.git_loop(&["prune", "--json"]).expect_code(0).json();
+    assert!(done["removed"][0]["bytes"].as_u64().unwrap() > 0, "{done}");
+    assert_eq!(checkouts(), 0);
+    env.git_loop(&["start", "again"]).expect_code(0);
+    env.git_loop(&["run", "again"]).expect_code(10);
+}
+
+#[test]
 fn a_setup_runs_once_on_the_base_and_every_worktree_gets_what_it_made() {
     for overlay in ["auto", "on"] {
         let env = TestEnv::new();

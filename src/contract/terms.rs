@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 
 use super::file::{Adapter, Class, Command, Direction, MetricSource, ReportFormat, Usage};
-use super::frozen::{CommandLine, Contract};
+use super::frozen::{CommandLine, Contract, NetworkTerms};
 use super::lasting::{LastingTerms, NamedCommand};
 use crate::money::MicroUsd;
 
@@ -54,6 +54,12 @@ const RANGES: &[Range] = &[
         of: |c| Some(c.holdout.as_ref()?.timeout_seconds),
     },
     Range { term: "sandbox.disk_bytes", min: 1 << 20, max: 16 << 40, of: |c| Some(c.sandbox.disk_bytes) },
+    Range {
+        term: "worktree.setup.timeout_seconds",
+        min: 1,
+        max: DAY,
+        of: |c| Some(c.worktree.setup.as_ref()?.timeout_seconds),
+    },
     Range { term: "check.timeout_seconds", min: 1, max: DAY, of: |c| Some(c.check.timeout_seconds) },
     Range { term: "metric.repeat", min: 1, max: 100, of: |c| Some(c.metric.repeat.into()) },
     Range { term: "limits.iterations", min: 1, max: 100, of: |c| Some(c.limits.iterations.into()) },
@@ -210,6 +216,7 @@ fn places_and_people(contract: &Contract) -> Option<String> {
             unless(built, "sandbox.allowed names an adapter that is not built yet")
         })
         .or_else(|| sandbox(contract))
+        .or_else(|| setup(contract))
         .or_else(|| unless(!roles.approver.is_empty(), "roles.approver is empty"))
         .or_else(|| unless(!roles.runner.is_empty(), "roles.runner is empty"))
         .or_else(|| {
@@ -230,6 +237,16 @@ fn sandbox(contract: &Contract) -> Option<String> {
         .or_else(|| {
             let pinned = terms.image.as_deref().is_none_or(crate::sandbox::is_pinned);
             unless(pinned, "sandbox.image is not pinned by its digest")
+        })
+}
+
+fn setup(contract: &Contract) -> Option<String> {
+    let setup = contract.worktree.setup.as_ref()?;
+    unless(names_a_program(&setup.command), "worktree.setup.command names no program")
+        .or_else(|| unless(!contract.worktree.warm.is_empty(), "worktree.setup has no worktree.warm to fill"))
+        .or_else(|| {
+            let plain = !matches!(setup.network, NetworkTerms::Allow(_));
+            unless(plain, "worktree.setup.network is a list of hosts, which no setup has")
         })
 }
 
@@ -329,6 +346,7 @@ mod tests {
                 .trim_end_matches("_seconds")
                 .trim_end_matches("_bytes")
                 .trim_start_matches("lasting.");
+            let key = &key.replace("worktree.setup.", "worktree.setup_");
             let found = match &node(key).kind {
                 Kind::Integer { min, max } => (min.to_string(), max.to_string()),
                 Kind::Duration { min, max } => {

@@ -19,7 +19,7 @@ use crate::worktree::{self, NAME_PREFIX};
 /// One thing that was left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leftover {
-    /// `worktree`, `folder`, `warm`, `waypoint`, `lock` or `journal`.
+    /// `worktree`, `folder`, `warm`, `checkout`, `waypoint`, `lock` or `journal`.
     pub kind: &'static str,
     /// Its name: of a worktree as git lists it, else of the file or folder.
     pub name: String,
@@ -86,7 +86,8 @@ pub fn sweep_worktrees(repo: &Repo, worktrees: &Path, how: Sweep<'_>) -> Result<
     Ok(swept)
 }
 
-/// Sweeps everything: besides [`sweep_worktrees`] warm layers of loops that are over or not here, locks of refs, tokens of locks, and
+/// Sweeps everything: besides [`sweep_worktrees`] warm and included files of loops that are over or not here, checkouts of bases
+/// that nobody uses, locks of refs, tokens of locks, and
 /// the cost journals of loops that are not here.
 pub fn sweep(repo: &Repo, worktrees: &Path, trust: &TrustRoot, dry_run: bool) -> Result<Swept> {
     let how = Sweep { mine: None, dry_run, measure: true };
@@ -98,6 +99,9 @@ pub fn sweep(repo: &Repo, worktrees: &Path, trust: &TrustRoot, dry_run: bool) ->
             continue;
         }
         with_lock(repo, &id, how, &name, &mut swept, |swept| remove("warm", worktrees, &name, how, swept));
+    }
+    for layer in worktree::reclaim_layers(worktrees, dry_run)? {
+        swept.removed.push(Leftover { kind: "checkout", name: layer.tree, bytes: layer.bytes });
     }
     for path in repo.left_over_locks(dry_run)? {
         let name = path.strip_prefix(repo.common_dir()).unwrap_or(&path).display().to_string();
@@ -193,9 +197,10 @@ fn loop_of_scratch(name: &str) -> Option<LoopId> {
         .and_then(|(at, _)| rest[..at].parse().ok())
 }
 
-/// The loop of `<id>-<hash>.warm`.
+/// The loop of `<id>-<hash>.warm` and `<id>-<hash>.include`.
 fn loop_of_warm(name: &str) -> Option<LoopId> {
-    let (id, hash) = name.strip_suffix(".warm")?.rsplit_once('-')?;
+    let (id, hash) =
+        name.strip_suffix(".warm").or_else(|| name.strip_suffix(".include"))?.rsplit_once('-')?;
     (hash.len() == 16 && hash.bytes().all(|byte| byte.is_ascii_hexdigit())).then(|| id.parse().ok())?
 }
 
@@ -256,6 +261,7 @@ mod tests {
             assert_eq!(scratch(other), None, "{other}");
         }
         assert_eq!(loop_of_warm("a-b-0123456789abcdef.warm").map(|id| id.to_string()), of("a-b"));
+        assert_eq!(loop_of_warm("a-b-0123456789abcdef.include").map(|id| id.to_string()), of("a-b"));
         assert_eq!(loop_of_unfinished("a-0123456789abcdef.new").map(|id| id.to_string()), of("a"));
         assert_eq!(loop_of_warm("a-0123456789abcdeg.warm"), None);
     }

@@ -38,6 +38,7 @@ def check(terms):
     _metric(terms["metric"], terms["check"])
     _limits(terms["limits"])
     _sandbox(terms["sandbox"])
+    _setup(terms["worktree"])
     for role in ("approver", "runner"):
         _need(terms["roles"][role], "roles.%s is empty" % role)
     _need((terms["parent"] is None) == (terms["renewal"] is None), "renewal is null exactly if parent is")
@@ -108,6 +109,15 @@ def _sandbox(sandbox):
     _need((image is not None) == any(a in IMAGE_ADAPTERS for a in sandbox["allowed"]),
           "sandbox.image is there exactly for docker and podman")
     _need(image is None or re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/:-]*@sha256:[0-9a-f]{64}", image, re.A), "sandbox.image")
+
+
+def _setup(worktree):
+    setup = worktree.get("setup")
+    if setup is None:
+        return
+    _program(setup["command"], "worktree.setup.command")
+    _between(setup["timeout_seconds"], 1, DAY, "worktree.setup.timeout_seconds")
+    _need(worktree["warm"], "worktree.setup has no worktree.warm to fill")
 
 
 def _holdout(holdout):
