@@ -172,20 +172,21 @@ fn any_path() -> impl Strategy<Value = String> {
 fn any_edit() -> impl Strategy<Value = String> {
     let path = any_path;
     prop_oneof![
-        4 => (path(), 0..3u8).prop_map(|(p, n)| format!("echo {n} > '{p}'")),
-        2 => path().prop_map(|p| format!("echo more >> '{p}'")),
+        // Whoever opens a FIFO waits for somebody at its other end.
+        4 => (path(), 0..3u8).prop_map(|(p, n)| format!("[ -p '{p}' ] || echo {n} > '{p}'")),
+        2 => path().prop_map(|p| format!("[ -p '{p}' ] || echo more >> '{p}'")),
         4 => path().prop_map(|p| format!("rm -rf './{p}'")),
         3 => path().prop_map(|p| format!("mkdir -p '{p}'")),
         5 => (path(), path()).prop_map(|(p, q)| format!("mv -T '{p}' '{q}'")),
         2 => (path(), path()).prop_map(|(p, q)| format!("mv '{p}' '{q}'")),
-        1 => (path(), path()).prop_map(|(p, q)| format!("cp -a '{p}' '{q}'")),
+        1 => (path(), path()).prop_map(|(p, q)| format!("cp -a --remove-destination '{p}' '{q}'")),
         2 => (path(), path()).prop_map(|(p, q)| format!("ln '{p}' '{q}'")),
         1 => (path(), path()).prop_map(|(p, q)| format!("ln -s '{p}' '{q}'")),
         2 => path().prop_map(|p| format!("chmod +x '{p}'")),
         1 => path().prop_map(|p| format!("chmod 700 '{p}'")),
         1 => path().prop_map(|p| format!("touch '{p}'")),
         1 => path().prop_map(|p| format!("mkfifo '{p}'")),
-        1 => path().prop_map(|p| format!("git init -q '{p}'")),
+        1 => path().prop_map(|p| format!("timeout 5 git init -q '{p}'")),
         1 => path().prop_map(|p| format!("truncate -s 0 '{p}'")),
         1 => (path(), path()).prop_map(|(p, q)| format!("rm -rf '{p}' && mkdir '{p}' && echo y > '{p}/{q}'")),
         1 => path().prop_map(|p| format!("mv '{p}' .t && mv .t '{p}'")),
