@@ -10,7 +10,7 @@ use crate::contract::frozen::HoldoutTerms;
 use crate::decide::{self, HoldoutVerdict};
 use crate::error::{Error, Result, ResultExt};
 use crate::iterate::commands::{
-    SOURCE_DATE_EPOCH, argv, is_inside, make_home, read_capped, run_receipt, search_dirs,
+    SOURCE_DATE_EPOCH, is_inside, make_home, read_capped, run_receipt, search_dirs,
 };
 use crate::iterate::iteration::Draft;
 use crate::iterate::places::Scratch;
@@ -120,7 +120,11 @@ impl Session<'_> {
         env.extend(target);
         env.push(("GIT_LOOP_CANDIDATE".into(), candidate.into()));
         let (timeout, is_deadline) = self.time_for(terms.timeout_seconds);
-        let argv = argv(&terms.command, &search_dirs(toolchain), place, "holdout")?;
+        let argv = self.argv_of(&terms.command, &search_dirs(toolchain), place, "holdout")?;
+        if self.adapter.has_image() {
+            // The image has its own.
+            env.retain(|(name, _)| name != "PATH");
+        }
         let mut readable = toolchain.readable.clone();
         readable.extend(self.read_only());
         readable.push(candidate.to_path_buf());
