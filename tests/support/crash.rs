@@ -75,11 +75,13 @@ pub fn remove(path: &Path) {
     removed.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-/// Runs a command and gives how often it came to each place, in the order of first visits.
-pub fn trace(env: &TestEnv, args: &[&str]) -> (i32, Vec<(String, u32)>) {
+/// Runs a command that ends with `code` and gives how often it came to each place, in the order of first visits.
+#[track_caller]
+pub fn trace(env: &TestEnv, args: &[&str], code: i32) -> Vec<(String, u32)> {
     let log = env.root().join("passed");
     let mut command = env.command(env!("CARGO_BIN_EXE_git-loop"), env.repo());
     let output = env.run_command(command.args(args).env("GIT_LOOP_CRASH_LOG", &log));
+    assert_eq!(output.code, code, "{args:?} without a kill\n{}\n{}", output.stdout, output.stderr);
     let mut passed: Vec<(String, u32)> = Vec::new();
     for name in fs::read_to_string(&log).unwrap_or_default().lines() {
         match passed.iter_mut().find(|(known, _)| known == name) {
@@ -88,7 +90,7 @@ pub fn trace(env: &TestEnv, args: &[&str]) -> (i32, Vec<(String, u32)>) {
         }
     }
     let _ = fs::remove_file(log);
-    (output.code, passed)
+    passed
 }
 
 /// Runs a command that is killed when it comes to a place for the `count`-th time.
