@@ -47,6 +47,8 @@ struct Story<'a> {
     args: &'a [&'a str],
     /// Which places are visited where not all are.
     chosen: Chosen<'a>,
+    /// What is the user's, as it was before anything was killed: what a dead runner left is no part of it.
+    users: String,
 }
 
 impl Story<'_> {
@@ -54,7 +56,6 @@ impl Story<'_> {
     fn tell(&self, next: impl Fn(&TestEnv)) -> BTreeSet<String> {
         let env = self.env;
         let saved = Saved::of(env);
-        let users = env.users_things();
         let passed = trace(env, self.args, self.code);
         for (place, visit) in visits(&passed, self.chosen) {
             saved.restore();
@@ -70,7 +71,7 @@ impl Story<'_> {
             let context = format!("{:?} killed at {place}:{visit}", self.args);
             let calm = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| tidy(env, &receipts)));
             assert!(calm.is_ok(), "{context}");
-            assert_eq!(env.users_things(), users, "{context}");
+            assert_eq!(env.users_things(), self.users, "{context}");
         }
         saved.restore();
         passed.into_iter().map(|(name, _)| name).collect()
@@ -88,7 +89,7 @@ fn a_runner_that_is_killed_at_any_step_is_continued() {
     let env = TestEnv::new();
     paid(&env);
     env.git_loop(&["start", "fix"]).expect_code(0);
-    let story = Story { env: &env, code: 10, args: &["run", "fix"], chosen: None };
+    let story = Story { env: &env, code: 10, args: &["run", "fix"], chosen: None, users: env.users_things() };
     let mut names = story.tell(to_the_end);
     // What only a runner comes to that repairs what another left, and what only other commands do.
     names.extend(["recover:closed", "hook:aside"].map(ToOwned::to_owned));
@@ -101,13 +102,14 @@ fn a_recovery_that_is_killed_at_any_step_is_continued() {
     let env = TestEnv::new();
     paid(&env);
     env.git_loop(&["start", "fix"]).expect_code(0);
+    let users = env.users_things();
     // The first iteration is in the ledger and its receipt not in the notes; and the second had its candidate in `head`.
     run_killed(&env, &["run", "fix", "--once"], "refs:first-moved", 1);
     run_killed(&env, &["run", "fix", "--once"], "head:moved", 1);
     let places =
         ["recover:reclaimed", "note:written", "record:drafted", "refs:first-moved", "recover:closed"];
     let args = &["run", "fix", "--once"];
-    let story = Story { env: &env, code: 10, args, chosen: Some(&places) };
+    let story = Story { env: &env, code: 10, args, chosen: Some(&places), users };
     let names = story.tell(to_the_end);
     assert!(names.contains("recover:closed"), "{names:?}");
 }
@@ -116,7 +118,8 @@ fn a_recovery_that_is_killed_at_any_step_is_continued() {
 fn a_start_that_is_killed_at_any_step_is_done_or_can_be_done_again() {
     let env = TestEnv::new();
     paid(&env);
-    let story = Story { env: &env, code: 0, args: &["start", "fix"], chosen: APPENDING };
+    let story =
+        Story { env: &env, code: 0, args: &["start", "fix"], chosen: APPENDING, users: env.users_things() };
     story.tell(to_the_end);
 }
 
@@ -125,14 +128,15 @@ fn a_checkpoint_and_a_record_that_are_killed_at_any_step_are_continued() {
     let env = TestEnv::new();
     paid(&env);
     env.git_loop(&["start", "fix"]).expect_code(0);
-    Story { env: &env, code: 0, args: &["checkpoint", "fix"], chosen: APPENDING }.tell(to_the_end);
+    Story { env: &env, code: 0, args: &["checkpoint", "fix"], chosen: APPENDING, users: env.users_things() }
+        .tell(to_the_end);
     env.write("src/a", "1\n");
     env.git(&["stash", "--quiet"]);
     let evidence = env.home().join("evidence.json");
     std::fs::write(&evidence, r#"{"cost": {"prompt_tokens": 10, "completion_tokens": 5, "usd": 0.25}}"#)
         .unwrap();
     let args = ["record", "fix", "--candidate", "stash@{0}", "--evidence", evidence.to_str().unwrap()];
-    Story { env: &env, code: 0, args: &args, chosen: APPENDING }.tell(to_the_end);
+    Story { env: &env, code: 0, args: &args, chosen: APPENDING, users: env.users_things() }.tell(to_the_end);
 }
 
 #[test]
@@ -154,9 +158,9 @@ fn reviews_and_promotions_that_are_killed_at_any_step_are_there_or_can_be_given_
         }
         assert_eq!(status(env), "succeeded");
     };
-    Story { env: &env, code: 0, args: &review, chosen: APPENDING }.tell(go_on);
+    Story { env: &env, code: 0, args: &review, chosen: APPENDING, users: env.users_things() }.tell(go_on);
     env.git_loop(&review).expect_code(0);
-    Story { env: &env, code: 0, args: &promote, chosen: APPENDING }.tell(go_on);
+    Story { env: &env, code: 0, args: &promote, chosen: APPENDING, users: env.users_things() }.tell(go_on);
 }
 
 #[test]
@@ -166,11 +170,18 @@ fn stops_and_findings_that_are_killed_at_any_step_leave_a_loop_that_goes_on() {
     env.git_loop(&["run", "fix", "--once"]).expect_code(0);
     let ann = env.key("ann");
     let key = ann.to_str().unwrap();
-    Story { env: &env, code: 0, args: &["stop", "fix", "--key", key], chosen: APPENDING }.tell(|env| {
+    Story {
+        env: &env,
+        code: 0,
+        args: &["stop", "fix", "--key", key],
+        chosen: APPENDING,
+        users: env.users_things(),
+    }
+    .tell(|env| {
         env.git_loop(&["run", "fix", "--resume"]).expect_code(10);
     });
     let args = ["finding", "fix", "add", "--severity", "warn", "--message", "look", "--key", key];
-    Story { env: &env, code: 0, args: &args, chosen: APPENDING }.tell(|env| {
+    Story { env: &env, code: 0, args: &args, chosen: APPENDING, users: env.users_things() }.tell(|env| {
         env.git_loop(&["run", "fix", "--resume"]).expect_code(10);
     });
 }
