@@ -20,11 +20,12 @@ use std::time::{Duration, Instant};
 use gix::ObjectId;
 use gix::objs::tree::EntryKind;
 
+use super::bounds;
+use super::loose::{self, Look};
 use super::objects::{Durability, ObjectError};
 use super::transaction::sync_folder;
 use super::tree::{MAX_DEPTH, TreeEntry, TreeError};
 use super::{Repo, RepoError};
-use super::{bounds, loose};
 use crate::crash;
 use crate::host::host_name;
 use crate::worktree::has_ended;
@@ -129,7 +130,7 @@ impl Repo {
         }
         self.hold(&others);
         // What is held can be put back once the refs have moved, too; what is not must be there.
-        self.restore_lost()?;
+        self.restore_fresh()?;
         let mut nowhere =
             pending.iter().filter(|id| !loose::is_held(&self.stored_path(**id)) && !self.has_object(**id));
         if let Some(id) = nowhere.next() {
@@ -159,21 +160,34 @@ impl Repo {
     /// Puts back what is held and was removed by a `git gc` that began before a ref reached it. Again, as long as it is at
     /// it: what was put back may lie where it has not been yet.
     pub fn restore_lost(&self) -> Result<(), ObjectError> {
+        self.restore(Look::Whole)
+    }
+
+    /// [`restore_lost`](Self::restore_lost) before and after each transaction: of what was reached a while ago only now and then,
+    /// as looking for everything each time takes longer than to write it.
+    pub(super) fn restore_fresh(&self) -> Result<(), ObjectError> {
+        self.restore(Look::Often)
+    }
+
+    fn restore(&self, look: Look) -> Result<(), ObjectError> {
         const ROUNDS: u32 = 50;
+        let mut look = look;
         for _ in 0..ROUNDS {
-            if !self.restore_once()? {
+            if !self.restore_once(look)? {
                 return Ok(());
             }
+            // Somebody is at it.
+            look = Look::Whole;
             std::thread::sleep(Duration::from_millis(5));
         }
         Ok(())
     }
 
-    fn restore_once(&self) -> Result<bool, ObjectError> {
+    fn restore_once(&self, look: Look) -> Result<bool, ObjectError> {
         // Opened anew where a file is missing: our own handle may still have a pack in mind that is gone.
         let mut packs = None;
         let objects = self.gix().objects.store_ref().path();
-        let lost = loose::put_back(objects, |id| !self.is_packed(id, &mut packs))
+        let lost = loose::put_back(objects, look, |id| !self.is_packed(id, &mut packs))
             .map_err(|(path, source)| ObjectError::Sync { path, source })?;
         self.written().synced.retain(|id| !lost.contains(id));
         if self.durability == Durability::Fsync {
@@ -304,7 +318,7 @@ mod tests {
         repo.git(["update-ref", "-d", "refs/tags/keep"]);
         ids.push(write("packed"));
         open.sync_written().unwrap();
-        assert!(!open.restore_once().unwrap());
+        assert!(!open.restore_once(Look::Whole).unwrap());
         for command in [&["gc", "-q", "--prune=now"][..], &["prune", "--expire=now"], &["repack", "-adq"]] {
             repo.git(command.iter().copied());
             open.restore_lost().unwrap();

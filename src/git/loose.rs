@@ -6,12 +6,12 @@
 //! odd is left to gix.
 
 use std::cell::RefCell;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 use gix::ObjectId;
@@ -27,6 +27,8 @@ const FRAME: usize = 48;
 const TRIES: usize = 8;
 /// The largest file that is read here.
 const LARGEST_FILE: usize = 64 << 10;
+/// A read that gives less of a file has come to its end.
+const HALF: usize = LARGEST_FILE / 2;
 /// The largest object that is read here.
 const LARGEST_OBJECT: u64 = 1 << 20;
 /// Where one object was not loose, the next few are not looked for either: they will be in the same pack.
@@ -88,24 +90,65 @@ pub(crate) fn store(objects: &gix::OdbHandle, kind: Kind, bytes: &[u8], id: Obje
     Ok(())
 }
 
-/// The files of the objects that this process stored last, or is about to reach.
-static HELD: Mutex<VecDeque<(PathBuf, ObjectId, Vec<u8>)>> = Mutex::new(VecDeque::new());
+/// The files of the objects that this process stored last, or is about to reach, by the folder `objects` that they are in.
+static HELD: LazyLock<Mutex<HashMap<PathBuf, Held>>> = LazyLock::new(Mutex::default);
 /// So many of them, of at most so many bytes each.
 const MOST_HELD: usize = 128;
 const HELD_BYTES: u64 = 1 << 20;
+/// One that was looked for so often since it was held has been reached for a while: it is looked for now and then only. A ref is
+/// moved between two looks, so this is the transaction that reaches it and the next.
+const FRESH_LOOKS: u64 = 4;
+/// Every so many looks are at all of them.
+const WHOLE_LOOK: u64 = 8;
 
-fn held() -> MutexGuard<'static, VecDeque<(PathBuf, ObjectId, Vec<u8>)>> {
+/// Files of objects by their paths, and the order in which they are given up.
+#[derive(Default)]
+struct Held {
+    files: HashMap<PathBuf, HeldFile>,
+    /// Each with its number; one that was held again since has another one there.
+    order: VecDeque<(u64, PathBuf)>,
+    /// How often a file was held.
+    count: u64,
+    /// How often somebody looked whether they are all there.
+    looks: u64,
+}
+
+struct HeldFile {
+    id: ObjectId,
+    raw: Vec<u8>,
+    number: u64,
+    /// [`Held::looks`] as it was held.
+    since: u64,
+}
+
+impl Held {
+    fn put(&mut self, path: PathBuf, id: ObjectId, raw: Vec<u8>) {
+        self.count += 1;
+        let (number, since) = (self.count, self.looks);
+        self.order.push_back((number, path.clone()));
+        self.files.insert(path, HeldFile { id, raw, number, since });
+        while self.files.len() > MOST_HELD || self.order.len() > 2 * MOST_HELD {
+            let Some((number, path)) = self.order.pop_front() else { break };
+            if self.files.get(&path).is_some_and(|file| file.number == number) {
+                self.files.remove(&path);
+            }
+        }
+    }
+}
+
+fn held() -> MutexGuard<'static, HashMap<PathBuf, Held>> {
     HELD.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Holds the file of an object, so that it can be put back if a `git gc --prune=now` takes it before a ref reaches it.
 fn hold(path: PathBuf, id: ObjectId, raw: Vec<u8>) {
-    let mut held = held();
-    held.retain(|(known, ..)| *known != path);
-    if held.len() >= MOST_HELD {
-        held.pop_front();
-    }
-    held.push_back((path, id, raw));
+    let objects = folder_of(&path).to_owned();
+    held().entry(objects).or_default().put(path, id, raw);
+}
+
+/// The folder `objects` of the file of an object.
+fn folder_of(path: &Path) -> &Path {
+    path.parent().and_then(Path::parent).unwrap_or(path)
 }
 
 /// [`hold`] for a file that is there. One that is packed, or large, is not held.
@@ -119,19 +162,34 @@ pub(super) fn hold_file(path: PathBuf, id: ObjectId) {
 
 /// Whether an object is held.
 pub(super) fn is_held(path: &Path) -> bool {
-    held().iter().any(|(known, ..)| known == path)
+    held().get(folder_of(path)).is_some_and(|held| held.files.contains_key(path))
+}
+
+/// How closely is looked for what may be gone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Look {
+    /// At what was held lately, and at the rest now and then: before and after each transaction.
+    Often,
+    /// At everything.
+    Whole,
 }
 
 /// Puts the held files below `objects` back that are gone and for which `wanted` says so. Gives their objects.
 pub(super) fn put_back(
     objects: &Path,
+    look: Look,
     mut wanted: impl FnMut(ObjectId) -> bool,
 ) -> Result<Vec<ObjectId>, (PathBuf, io::Error)> {
     let mut lost = Vec::new();
-    for (path, id, raw) in held().iter().filter(|(path, ..)| path.starts_with(objects)) {
-        if !path.exists() && wanted(*id) {
-            write_file(path, raw).map_err(|error| (path.clone(), error))?;
-            lost.push(*id);
+    let mut all = held();
+    let Some(held) = all.get_mut(objects) else { return Ok(lost) };
+    held.looks += 1;
+    let whole = look == Look::Whole || held.looks.is_multiple_of(WHOLE_LOOK);
+    for (path, file) in &held.files {
+        let due = whole || held.looks - file.since <= FRESH_LOOKS;
+        if due && !path.exists() && wanted(file.id) {
+            write_file(path, &file.raw).map_err(|error| (path.clone(), error))?;
+            lost.push(file.id);
         }
     }
     Ok(lost)
@@ -223,6 +281,18 @@ fn unused_name() -> String {
 /// Reads a small loose object into `out`. `None` says only that somebody else has to look for it. The content is not compared with
 /// the id.
 pub(crate) fn read(objects: &Path, id: &oid, out: &mut Vec<u8>) -> Option<Kind> {
+    READER.with_borrow_mut(|reader| {
+        if let Some(kind) = reader.remembered(objects, id, out) {
+            return Some(kind);
+        }
+        let kind = reader.read(objects, id, out)?;
+        reader.remember(objects, id, kind, out);
+        Some(kind)
+    })
+}
+
+/// [`read`], from the disk whatever is remembered: what is checked out is what is there now.
+pub(crate) fn read_anew(objects: &Path, id: &oid, out: &mut Vec<u8>) -> Option<Kind> {
     READER.with_borrow_mut(|reader| reader.read(objects, id, out))
 }
 
@@ -234,9 +304,38 @@ struct Reader {
     inflate: Inflate,
     file: Vec<u8>,
     skip: u32,
+    /// What was read last: an iteration reads the trees of its base a dozen times. A name stands for one content for ever, so that
+    /// this cannot be out of date.
+    last: HashMap<ObjectId, (PathBuf, Kind, Vec<u8>)>,
+    order: VecDeque<ObjectId>,
 }
 
+/// So many objects are remembered, of at most so many bytes each.
+const MOST_REMEMBERED: usize = 64;
+const REMEMBERED_BYTES: usize = 4096;
+
 impl Reader {
+    fn remembered(&self, objects: &Path, id: &oid, out: &mut Vec<u8>) -> Option<Kind> {
+        let (_, kind, bytes) = self.last.get(id).filter(|(folder, ..)| folder == objects)?;
+        out.clear();
+        out.extend_from_slice(bytes);
+        Some(*kind)
+    }
+
+    fn remember(&mut self, objects: &Path, id: &oid, kind: Kind, bytes: &[u8]) {
+        if bytes.len() > REMEMBERED_BYTES {
+            return;
+        }
+        if self.last.insert(id.to_owned(), (objects.to_owned(), kind, bytes.to_vec())).is_none() {
+            self.order.push_back(id.to_owned());
+        }
+        if self.order.len() > MOST_REMEMBERED
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.last.remove(&oldest);
+        }
+    }
+
     fn read(&mut self, objects: &Path, id: &oid, out: &mut Vec<u8>) -> Option<Kind> {
         if self.skip > 0 {
             self.skip -= 1;
@@ -272,8 +371,12 @@ impl Reader {
             match file.read(&mut self.file[length..]) {
                 Ok(0) => return Ok(Some(length)),
                 Ok(count) => length += count,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => return Err(error),
+            }
+            // Most are read at once, and asking for their end again would cost as much. What is cut short does not decode.
+            if length < HALF {
+                return Ok(Some(length));
             }
         }
         Ok(None)
@@ -391,6 +494,40 @@ mod tests {
             std::fs::write(path(dir.path(), &id), &bytes).unwrap();
             let _ = Reader::default().read(dir.path(), &id, &mut Vec::new());
         }
+    }
+
+    #[test]
+    fn what_was_held_a_while_ago_is_looked_for_now_and_then() {
+        let dir = tempfile::tempdir().unwrap();
+        let objects = dir.path().join("objects");
+        let id = |number: u64| ObjectId::from_hex(format!("{number:040x}").as_bytes()).unwrap();
+        let file = |number: u64| path(&objects, &id(number));
+        let look = |how: Look| put_back(&objects, how, |_| true).unwrap();
+        let gone = |number: u64| std::fs::remove_file(file(number)).is_ok();
+        std::fs::create_dir_all(objects.join("00")).unwrap();
+        hold(file(1), id(1), b"one".to_vec());
+        for _ in 0..FRESH_LOOKS {
+            assert_eq!(look(Look::Often), [id(1)], "it is new");
+            assert!(gone(1));
+        }
+        hold(file(2), id(2), b"two".to_vec());
+        assert_eq!(look(Look::Often), [id(2)], "only what is new is looked for");
+        assert!(gone(2));
+        let mut found = Vec::new();
+        for _ in 0..WHOLE_LOOK {
+            found.extend(look(Look::Often));
+        }
+        found.sort_unstable();
+        assert_eq!(found, [id(1), id(2)], "sooner or later everything is");
+        assert!(gone(1) && gone(2));
+        let mut found = look(Look::Whole);
+        found.sort_unstable();
+        assert_eq!(found, [id(1), id(2)]);
+        // Those that were held longest ago are given up.
+        for number in 3..3 + MOST_HELD as u64 {
+            hold(file(number), id(number), Vec::new());
+        }
+        assert!(!is_held(&file(1)) && !is_held(&file(2)) && is_held(&file(3)));
     }
 
     #[test]

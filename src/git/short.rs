@@ -86,7 +86,7 @@ impl Repo {
     pub fn move_refs(&self, changes: &[RefChange], at: At) -> Result<(), RefError> {
         self.sync_written()?;
         self.update_refs(changes, &signature(at), self.durability())?;
-        self.restore_lost()?;
+        self.restore_fresh()?;
         Ok(())
     }
 }

@@ -127,7 +127,6 @@ impl Session<'_> {
             .or_else(|| kept("worker.log"))
             .map_or_else(Vec::new, |file| tail(&file.content, 3));
         let tip = self.record(done)?;
-        self.cleaner.wait()?;
         if let Body::Iteration(body) = &tip.body {
             (self.say)(&format!("{}: {}", self.id, iteration_line(&self.tip.contract, &body.receipt)));
             if body.receipt.worker.as_ref().is_some_and(|worker| worker.failure.is_some()) {
@@ -193,6 +192,8 @@ impl Session<'_> {
         self.open_history(&linked, draft.base, &filled.manifest)?;
         self.give_layers(linked.path(), &filled.manifest)?;
         crash::point("worktree:filled");
+        // What the last iteration used is gone before anything new runs.
+        self.cleaner.wait()?;
 
         // Where the repository is not even there for the worker, what changes in it is somebody else's doing.
         let private = crate::sandbox::has_private_root(self.adapter);

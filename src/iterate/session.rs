@@ -171,6 +171,7 @@ impl<'a> Session<'a> {
         }
         while self.tip.state.phase != Phase::Halted {
             if self.interrupt.is_set() {
+                self.cleaner.wait()?;
                 return Ok(self.interrupted());
             }
             let elapsed = self.tip.state.elapsed_seconds(self.now());
@@ -193,6 +194,7 @@ impl<'a> Session<'a> {
                 break;
             }
         }
+        self.cleaner.wait()?;
         if self.interrupt.is_set() && self.tip.state.phase != Phase::Halted {
             return Ok(self.interrupted());
         }

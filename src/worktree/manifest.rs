@@ -270,7 +270,7 @@ pub(super) fn read_object<'b>(
         path: path.map(ToOwned::to_owned),
         source,
     };
-    if crate::git::loose::read(objects.store_ref().path(), &id, buf) == Some(kind) {
+    if crate::git::loose::read_anew(objects.store_ref().path(), &id, buf) == Some(kind) {
         return Ok(buf);
     }
     match gix::objs::Find::try_find(objects, &id, buf) {
