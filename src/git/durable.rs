@@ -165,7 +165,7 @@ impl Repo {
 
     /// [`restore_lost`](Self::restore_lost) before and after each transaction: of what was reached a while ago only now and then,
     /// as looking for everything each time takes longer than to write it.
-    pub(super) fn restore_fresh(&self) -> Result<(), ObjectError> {
+    pub fn restore_fresh(&self) -> Result<(), ObjectError> {
         self.restore(Look::Often)
     }
 

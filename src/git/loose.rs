@@ -99,7 +99,7 @@ const HELD_BYTES: u64 = 1 << 20;
 /// moved between two looks, so this is the transaction that reaches it and the next.
 const FRESH_LOOKS: u64 = 4;
 /// Every so many looks are at all of them.
-const WHOLE_LOOK: u64 = 8;
+const WHOLE_LOOK: u64 = 32;
 
 /// Files of objects by their paths, and the order in which they are given up.
 #[derive(Default)]

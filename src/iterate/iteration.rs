@@ -275,7 +275,7 @@ impl Session<'_> {
     /// Makes the candidate of `tree`, moves `head` to it and looks at what it changed.
     pub(super) fn take_candidate(&self, draft: &mut Draft, tree: Oid) -> Result<()> {
         let unreadable = || format!("green {} cannot be read", draft.base);
-        self.repo.restore_lost().or_workspace(|| "what the worktree held cannot be kept".to_owned())?;
+        self.repo.restore_fresh().or_workspace(|| "what the worktree held cannot be kept".to_owned())?;
         let base_tree = self.repo.commit_tree(draft.base.0).or_workspace(unreadable)?;
         self.repo
             .remember_tree(tree.0, Some(base_tree))

@@ -17,8 +17,9 @@ const PERIOD: Duration = Duration::from_millis(250);
 /// A look may take one part in so many of the time.
 const SHARE: u32 = 20;
 
-/// A thread that looks at folders until it is dropped.
+/// A thread that looks at folders until it is dropped. A command that is over before the first look is due has none.
 pub(super) struct DiskWatch {
+    begun: Instant,
     over: Arc<AtomicBool>,
     looked: Arc<AtomicBool>,
     most: Option<u64>,
@@ -30,12 +31,24 @@ impl DiskWatch {
     /// Looks at `places` again and again until they hold more than `most` bytes together. Without a number nothing is looked at.
     pub(super) fn start(most: Option<u64>, places: &[PathBuf]) -> Self {
         let (over, looked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        let mut this = Self { over, looked, most, places: places.to_vec(), running: None };
-        let Some(most) = most else { return this };
+        Self { begun: Instant::now(), over, looked, most, places: places.to_vec(), running: None }
+    }
+
+    /// Whether they held too much, as far as is known. To be asked again and again: this is what begins the looking.
+    pub(super) fn is_over(&mut self) -> bool {
+        if let (Some(most), None) = (self.most, &self.running)
+            && self.begun.elapsed() >= PERIOD
+        {
+            self.running = Some(self.look_on(most));
+        }
+        self.over.load(Ordering::SeqCst)
+    }
+
+    fn look_on(&self, most: u64) -> (Sender<()>, JoinHandle<()>) {
         let (quit, told) = channel::<()>();
-        let (places, flag, looked) = (this.places.clone(), Arc::clone(&this.over), Arc::clone(&this.looked));
+        let (places, flag, looked) = (self.places.clone(), Arc::clone(&self.over), Arc::clone(&self.looked));
         let thread = std::thread::spawn(move || {
-            let mut pause = PERIOD;
+            let mut pause = Duration::ZERO;
             while let Err(RecvTimeoutError::Timeout) = told.recv_timeout(pause) {
                 let began = Instant::now();
                 looked.store(true, Ordering::SeqCst);
@@ -46,20 +59,14 @@ impl DiskWatch {
                 pause = PERIOD.max(began.elapsed() * SHARE);
             }
         });
-        this.running = Some((quit, thread));
-        this
-    }
-
-    /// Whether they held too much.
-    pub(super) fn is_over(&self) -> bool {
-        self.over.load(Ordering::SeqCst)
+        (quit, thread)
     }
 
     /// Whether they hold too much now that nobody writes any more. What ended before the first look cannot have written much.
     pub(super) fn ended_over(&mut self) -> bool {
         self.stop();
         let late = || self.most.is_some_and(|most| holds_more(&self.places, most));
-        self.is_over() || (self.looked.load(Ordering::SeqCst) && late())
+        self.over.load(Ordering::SeqCst) || (self.looked.load(Ordering::SeqCst) && late())
     }
 
     fn stop(&mut self) {
