@@ -1,11 +1,8 @@
-//! The worker and the check as processes, and what they left: captures, reports, costs, with secrets taken out.
+//! The worker and the check, and what they left: captures, reports, costs.
 
-use std::cell::OnceCell;
 use std::ffi::OsString;
 use std::fs;
-use std::io::Read;
-use std::path::{Path, PathBuf};
-use std::sync::LazyLock;
+use std::path::Path;
 use std::time::Duration;
 
 use gix::bstr::BString;
@@ -13,63 +10,26 @@ use gix::bstr::BString;
 use super::credential::Minted;
 use super::fresh::{Filled, For};
 use super::iteration::Draft;
+use super::left::{is_inside, is_plain, read_capped};
+use super::outcome::{cost_receipt, failure, not_started, run_receipt, usage_name};
 use super::places::Scratch;
 use super::session::Session;
+use super::step::{Role, Wanted};
 use crate::check::{Format, MAX_REPORT};
-use crate::contract::{CommandLine, Contract, NetworkTerms, Preset};
-use crate::error::{Error, Result, ResultExt};
-use crate::host::HostEnv;
+use crate::error::{Result, ResultExt};
 use crate::ledger::append::EvidenceFile;
 use crate::ledger::observe::{Capture, Sample, blob_id, evidence_name, has_metric_source, has_verdict};
-use crate::ledger::receipt::{CostBasis, CostReceipt, NoReport, RunReceipt, WorkerReceipt};
-use crate::ledger::rederive::NOT_STARTED;
+use crate::ledger::receipt::{CostReceipt, NoReport, RunReceipt, WorkerReceipt};
 use crate::oid::Oid;
-use crate::sandbox::environment::{self, Home, Request};
-use crate::sandbox::toolchain::{self, Toolchain};
-use crate::sandbox::{
-    self, Captured, Command, Egress, Ended, Enforcement, Exit, Network, Outcome, Policy, SandboxError, shell,
-};
-use crate::worker::usage::{self, Basis, UsageKind};
+use crate::sandbox::{Egress, Ended, Enforcement, Outcome, SandboxError};
+use crate::worker::usage::{self, UsageKind};
 use crate::worktree::{self, Holds, Lies, LinkedWorktree};
-use zeroize::Zeroizing;
 
 /// The most bytes of the worker's evidence file that are read.
 const MAX_EVIDENCE: u64 = 1024 * 1024;
 
-/// The fixed moment that tools which embed a date are told, for checks that are the same every day.
-pub(super) const SOURCE_DATE_EPOCH: i64 = 946_684_800;
-
 /// The name of the check's run on the base, where those of iterations have their environment's id.
 pub(super) const BASELINE: &str = "baseline";
-/// What worker and check are given of the host.
-pub(super) struct Tools {
-    pub(super) host: environment::HostEnv,
-    toolchain: OnceCell<Toolchain>,
-}
-
-impl Tools {
-    /// The environment of this process.
-    pub fn host(&self) -> &environment::HostEnv {
-        &self.host
-    }
-
-    pub fn new(host: &HostEnv) -> Self {
-        let host = host.vars().iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-        Self { host, toolchain: OnceCell::new() }
-    }
-
-    /// The tools of a contract's presets, as they were found when they were first wanted: all iterations of a session
-    /// have the same.
-    pub fn toolchain(&self, contract: &Contract) -> Result<&Toolchain> {
-        if let Some(found) = self.toolchain.get() {
-            return Ok(found);
-        }
-        let presets: Vec<toolchain::Preset> =
-            contract.sandbox.presets.iter().copied().map(Into::into).collect();
-        let found = toolchain::resolve(&presets, &self.host, None)?;
-        Ok(self.toolchain.get_or_init(|| found))
-    }
-}
 
 /// What a worker's run left.
 pub(super) struct WorkerRun {
@@ -144,61 +104,35 @@ impl Session<'_> {
         fs::write(&context_file, context)
             .or_workspace(|| format!("{} cannot be written", context_file.display()))?;
         let evidence_file = io.join("evidence.json");
-        let mut toolchain = self.toolchain()?.clone();
-        // A worker is the user's own tool: it is found where the user would find it.
-        toolchain.path_dirs.extend(user_path(self.host));
-        let home = make_home(&scratch.path().join("home"), &toolchain)?;
-        let host = &self.tools.host;
-        let system_dirs = shell::trusted_dirs();
-        let request = Request {
-            home: &home,
-            toolchain: &toolchain,
-            worktree: place,
-            system_dirs: &system_dirs,
-            pass: &worker.env,
-            host,
-        };
-        let mut env = environment::worker_env(&request)?.vars;
-        self.keep_caches_out(&mut env, scratch, &home)?;
+        let mut step = self.step(&Wanted {
+            role: Role::Worker,
+            command: &worker.command,
+            place,
+            scratch,
+            network: &self.tip.contract.sandbox.worker_network,
+            seconds: worker.timeout_seconds,
+        })?;
         for (name, value) in [
             ("GIT_LOOP_ID", OsString::from(self.id.as_str())),
             ("GIT_LOOP_ITERATION", draft.iteration.to_string().into()),
             ("GIT_LOOP_CONTEXT", context_file.clone().into()),
             ("GIT_LOOP_EVIDENCE", evidence_file.clone().into()),
         ] {
-            env.push((name.into(), value));
+            step.set(name, value);
         }
         if let Some(credential) = credential {
-            env.retain(|(name, _)| name != credential.name.as_str());
             let value = gix::path::from_byte_slice(&credential.value);
             let value = value.or_workspace(|| "the credential is no text".to_owned())?;
-            env.push((credential.name.clone().into(), value.as_os_str().to_owned()));
+            step.set(&credential.name, value.as_os_str());
         }
-        let (timeout, is_deadline) = self.time_for(worker.timeout_seconds);
-        let argv = self.argv_of(&worker.command, &search_dirs(&toolchain), place, "worker")?;
-        let mut readable = toolchain.readable.clone();
-        readable.extend(self.read_only());
-        if self.adapter.has_image() {
-            env.retain(|(name, _)| name != "PATH");
-        } else {
-            readable.extend(sandbox::readable_arguments(&argv));
-        }
-        let command = Command {
-            env,
-            overlay: filled.overlay(),
-            stdin: context.as_bytes().to_vec(),
-            timeout,
-            idle: worker.idle_timeout_seconds.map(Duration::from_secs),
-            keep_whole: self.head_tail() * 2,
-            head_tail: self.head_tail(),
-            ..Command::new(argv.clone(), place)
-        };
-        let writable = vec![place.to_path_buf(), scratch.path().to_path_buf()];
-        let policy = self.policy(&self.tip.contract.sandbox.worker_network, writable, readable);
-        let outcome = match sandbox::run(&command, &policy, self.interrupt.flag()) {
+        step.command.overlay = filled.overlay();
+        step.command.stdin = context.as_bytes().to_vec();
+        step.command.idle = worker.idle_timeout_seconds.map(Duration::from_secs);
+        step.command.keep_whole = self.head_tail() * 2;
+        let outcome = match self.run_step(&step) {
             Ok(outcome) => outcome,
             Err(error @ (SandboxError::ProgramNotFound { .. } | SandboxError::Exec { .. })) => {
-                let receipt = not_started(&argv);
+                let receipt = not_started(step.argv());
                 return Ok(WorkerRun {
                     receipt: WorkerReceipt {
                         agent: worker.agent.clone(),
@@ -215,7 +149,7 @@ impl Session<'_> {
             }
             Err(error) => return Err(error.into()),
         };
-        let receipt = run_receipt(&argv, &outcome, is_deadline);
+        let receipt = run_receipt(step.argv(), &outcome, step.is_deadline);
         let report = self.redact(
             read_capped(&evidence_file, MAX_EVIDENCE)
                 .filter(|_| is_plain(scratch.path(), "io/evidence.json"))
@@ -324,43 +258,24 @@ impl Session<'_> {
             && !self.tip.id.0.is_null();
         self.give_layers(linked.path(), &filled.manifest)?;
 
-        let toolchain = self.toolchain()?;
-        let home = make_home(&scratch.path().join("home"), toolchain)?;
-        let host = &self.tools.host;
-        let system_dirs = shell::trusted_dirs();
-        let request = Request {
-            home: &home,
-            toolchain,
-            worktree: linked.path(),
-            system_dirs: &system_dirs,
-            pass: &[],
-            host,
-        };
-        let mut env = environment::check_env(&request, SOURCE_DATE_EPOCH)?.vars;
-        env.extend(self.cargo_target(&scratch)?);
+        let mut step = self.step(&Wanted {
+            role: Role::Check,
+            command: &check.command,
+            place: linked.path(),
+            scratch: &scratch,
+            network: &contract.sandbox.check_network,
+            seconds: check.timeout_seconds,
+        })?;
         let verdict_file = scratch.folder("io")?.join("verdict.json");
-        env.push(("GIT_LOOP_VERDICT".into(), verdict_file.clone().into()));
-        env.extend(check.env.iter().map(|(name, value)| (name.into(), value.into())));
-        let (timeout, is_deadline) = self.time_for(check.timeout_seconds);
-        let argv = self.argv_of(&check.command, &search_dirs(toolchain), linked.path(), "check")?;
-        if self.adapter.has_image() {
-            env.retain(|(name, _)| name != "PATH");
+        step.set("GIT_LOOP_VERDICT", &verdict_file);
+        for (name, value) in &check.env {
+            step.set(name, value);
         }
-        let mut readable = toolchain.readable.clone();
-        readable.extend(self.read_only());
-        let command = Command {
-            env,
-            overlay: filled.overlay(),
-            timeout,
-            idle: check.idle_timeout_seconds.map(Duration::from_secs),
-            merge_streams: contract.report_format() == Format::Libtest,
-            keep_whole: MAX_REPORT,
-            head_tail: self.head_tail(),
-            ..Command::new(argv.clone(), linked.path())
-        };
-        let writable = vec![linked.path().to_path_buf(), scratch.path().to_path_buf()];
-        let policy = self.policy(&contract.sandbox.check_network, writable, readable);
-        let outcome = match sandbox::run(&command, &policy, self.interrupt.flag()) {
+        step.command.overlay = filled.overlay();
+        step.command.idle = check.idle_timeout_seconds.map(Duration::from_secs);
+        step.command.merge_streams = contract.report_format() == Format::Libtest;
+        step.command.keep_whole = MAX_REPORT;
+        let outcome = match self.run_step(&step) {
             Ok(outcome) => outcome,
             // Before the first worker it is the machine or the contract that is at fault, and nobody should pay for it.
             Err(error @ (SandboxError::ProgramNotFound { .. } | SandboxError::Exec { .. }))
@@ -369,7 +284,7 @@ impl Session<'_> {
                 linked.remove()?;
                 let no_report = Some(NoReport::NotWritten);
                 return Ok(CheckRun {
-                    receipt: not_started(&argv),
+                    receipt: not_started(step.argv()),
                     capture: Capture { no_report, ..Capture::default() },
                     enforced: None,
                     requests: None,
@@ -379,7 +294,7 @@ impl Session<'_> {
             }
             Err(error) => return Err(error.into()),
         };
-        let receipt = run_receipt(&argv, &outcome, is_deadline);
+        let receipt = run_receipt(step.argv(), &outcome, step.is_deadline);
         let mut capture = self.capture(&outcome, linked.path(), report_path.as_deref(), planted);
         if has_verdict(contract) {
             let read = read_capped(&verdict_file, MAX_REPORT as u64 + 1);
@@ -465,209 +380,6 @@ impl Session<'_> {
             None => Capture { metric_source, no_report: Some(NoReport::NotWritten), ..Capture::default() },
         }
     }
-
-    /// Program and arguments: as they are where an image has the program, else with the program that is found here.
-    pub(super) fn argv_of(
-        &self,
-        command: &CommandLine,
-        dirs: &[PathBuf],
-        place: &Path,
-        what: &str,
-    ) -> Result<Vec<OsString>> {
-        match command {
-            _ if !self.adapter.has_image() => argv(command, dirs, place, what),
-            CommandLine::Exec(words) => Ok(words.iter().map(OsString::from).collect()),
-            // Which shell the image has, and what it knows, is not known here.
-            CommandLine::Shell(line) if line.contains('|') => {
-                Err(shell::ShellError::NoPipefail { command: line.clone() }.into())
-            }
-            CommandLine::Shell(line) => Ok(vec!["sh".into(), "-c".into(), line.into()]),
-        }
-    }
-
-    /// What a step may touch.
-    pub(super) fn policy(
-        &self,
-        terms: &NetworkTerms,
-        writable: Vec<PathBuf>,
-        readable: Vec<PathBuf>,
-    ) -> Policy {
-        Policy {
-            allow: terms.rules(),
-            disk: Some(self.tip.contract.sandbox.disk_bytes),
-            writable,
-            readable,
-            image: self.tip.contract.sandbox.image.clone(),
-            ..Policy::new(self.adapter, network(terms))
-        }
-    }
-
-    /// The time-out of a step, and whether it is the end of the loop's time.
-    pub(super) fn time_for(&self, seconds: u64) -> (Duration, bool) {
-        let left = self.seconds_left().max(1);
-        (Duration::from_secs(seconds.min(left)), left <= seconds)
-    }
-
-    /// Where cargo builds: outside of the tree, so that nothing of it is judged or becomes part of a candidate. Nothing where
-    /// the folder in the tree is a warm one, or cargo is not used.
-    pub(super) fn cargo_target(&self, scratch: &Scratch) -> Result<Option<(OsString, OsString)>> {
-        let contract = &self.tip.contract;
-        let warm = contract.worktree.warm.iter().any(|folder| folder == "target");
-        if warm || !contract.sandbox.presets.contains(&Preset::Cargo) {
-            return Ok(None);
-        }
-        Ok(Some(("CARGO_TARGET_DIR".into(), scratch.folder("target")?.into())))
-    }
-
-    /// Sends what a worker's tools leave behind out of its worktree, where the contract does not say otherwise. A check's tree
-    /// is thrown away, and its options are not touched.
-    fn keep_caches_out(
-        &self,
-        env: &mut Vec<(OsString, OsString)>,
-        scratch: &Scratch,
-        home: &Home,
-    ) -> Result<()> {
-        let mut wanted = Vec::new();
-        wanted.extend(self.cargo_target(scratch)?);
-        if self.tip.contract.sandbox.presets.contains(&Preset::Python) {
-            // pytest expands the variable itself; a path with a space would have to be quoted here.
-            wanted.push(("PYTEST_ADDOPTS".into(), "-o cache_dir=$XDG_CACHE_HOME/pytest".into()));
-            for (name, folder) in [("MYPY_CACHE_DIR", "mypy"), ("RUFF_CACHE_DIR", "ruff")] {
-                wanted.push((name.into(), home.home.join(".cache").join(folder).into()));
-            }
-        }
-        wanted.retain(|(name, _)| env.iter().all(|(there, _)| there != name));
-        env.extend(wanted);
-        Ok(())
-    }
-
-    /// The tools of the contract's presets. An image has its own.
-    pub(super) fn toolchain(&self) -> Result<&Toolchain> {
-        static NONE: LazyLock<Toolchain> = LazyLock::new(Toolchain::default);
-        if self.adapter.has_image() {
-            return Ok(&NONE);
-        }
-        self.tools.toolchain(&self.tip.contract)
-    }
-
-    pub(super) fn read_only(&self) -> Vec<PathBuf> {
-        read_only(self.host, &self.tip.contract)
-    }
-
-    pub(super) fn head_tail(&self) -> usize {
-        self.tip.contract.limits.evidence_kib as usize * 1024
-    }
-
-    /// A captured stream as evidence, cut in the middle if it is long, without secrets.
-    fn kept(&self, name: &'static str, captured: &Captured) -> EvidenceFile {
-        let truncated = captured.total > (self.head_tail() * 2) as u64;
-        let content = match &captured.whole {
-            Some(whole) if !truncated => whole.clone(),
-            _ => {
-                // A secret that the cut goes through would be left in part on both of its sides.
-                let mut cut = captured.clone();
-                for (_, secret) in self.secrets() {
-                    trim_secret_at_end(&mut cut.head, &secret);
-                    trim_secret_at_start(&mut cut.tail, &secret);
-                }
-                cut.evidence()
-            }
-        };
-        EvidenceFile {
-            name: name.to_owned(),
-            content: self.redact(content),
-            bytes: captured.total,
-            truncated,
-        }
-    }
-
-    /// `bytes` without the values of the variables that the contract passes through, and without credentials that were made.
-    pub(super) fn redact(&self, bytes: Vec<u8>) -> Vec<u8> {
-        let mut bytes = bytes;
-        for (name, value) in self.secrets() {
-            bytes = replace(&bytes, &value, format!("[redacted {name}]").as_bytes());
-        }
-        bytes
-    }
-
-    /// The variables that a worker gets secrets in, with their values.
-    fn secrets(&self) -> Vec<(String, Zeroizing<Vec<u8>>)> {
-        let value = |name: &String| self.host.var(name).map(|value| value.as_encoded_bytes().to_vec());
-        let names = self.tip.contract.worker.env.iter();
-        let passed = names.filter_map(|name| Some((name.clone(), Zeroizing::new(value(name)?))));
-        // Shorter values are words that would be found everywhere.
-        let mut secrets: Vec<_> = passed.filter(|(_, value)| value.len() >= SHORTEST_SECRET).collect();
-        secrets.extend(self.minted.borrow().iter().cloned());
-        secrets
-    }
-}
-
-/// Program and arguments; the program by its absolute path, unless it lies in the worktree itself.
-pub(super) fn argv(
-    command: &CommandLine,
-    dirs: &[PathBuf],
-    place: &Path,
-    what: &str,
-) -> Result<Vec<OsString>> {
-    let words = match command {
-        CommandLine::Shell(line) => return Ok(shell::shell_argv(line)?),
-        CommandLine::Exec(words) => words,
-    };
-    let mut argv: Vec<OsString> = words.iter().map(OsString::from).collect();
-    let program = argv.first().cloned().unwrap_or_default();
-    if words.first().is_some_and(|word| is_relative(word)) {
-        // A script of the repository: there in the base when the session was opened.
-        return Ok(argv);
-    }
-    let Some(path) = shell::resolve_program(&program, dirs, place) else {
-        if Path::new(&program).is_file() {
-            return Err(Error::workspace(format!(
-                "the {what}'s program {} is not executable",
-                program.display()
-            ))
-            .hint(format!("chmod +x {}, or run it with its interpreter", program.display())));
-        }
-        // A folder may be on PATH and one of a toolchain; it is looked in once.
-        let mut shown: Vec<String> = Vec::new();
-        for dir in dirs.iter().map(|dir| dir.display().to_string()) {
-            if !shown.contains(&dir) {
-                shown.push(dir);
-            }
-        }
-        return Err(Error::workspace(format!("the {what}'s program {} is not found", program.display()))
-            .hint(format!("looked in {}", shown.join(", ")))
-            .hint("install it, or start a loop with its absolute path, its toolchain in sandbox.presets or its folder in sandbox.read_only"));
-    };
-    argv[0] = path.into();
-    Ok(argv)
-}
-
-/// What the contract lets worker and check read besides, on this machine.
-pub(super) fn read_only(host: &HostEnv, contract: &Contract) -> Vec<PathBuf> {
-    let expand = |path: &String| match (path.strip_prefix("~/"), host.home_dir()) {
-        (Some(rest), Some(home)) => home.join(rest),
-        _ => host.absolute(path),
-    };
-    contract.sandbox.read_only.iter().map(expand).collect()
-}
-
-/// The absolute folders of the user's own `PATH`.
-pub(super) fn user_path(host: &HostEnv) -> Vec<PathBuf> {
-    let path = host.var("PATH").unwrap_or_default();
-    std::env::split_paths(path).filter(|folder| folder.is_absolute()).collect()
-}
-
-/// The folders in which a program is looked for: the toolchain's, then the system's.
-pub(super) fn search_dirs(toolchain: &Toolchain) -> Vec<PathBuf> {
-    toolchain.path_dirs.iter().cloned().chain(shell::trusted_dirs()).collect()
-}
-
-/// A fresh `HOME` with what the toolchain wants in it.
-pub(super) fn make_home(place: &Path, toolchain: &Toolchain) -> Result<Home> {
-    let home =
-        environment::fresh_home(place).or_workspace(|| format!("{} cannot be made", place.display()))?;
-    environment::link_home(&home, toolchain).or_workspace(|| "the toolchain cannot be linked".to_owned())?;
-    Ok(home)
 }
 
 /// Files that tools rewrite while they resolve dependencies. What a test reads is never among them.
@@ -683,142 +395,3 @@ const LOCK_FILES: &[&str] = &[
     "uv.lock",
     "yarn.lock",
 ];
-
-/// The length from which a value is taken for a secret.
-pub(super) const SHORTEST_SECRET: usize = 6;
-
-/// Takes away what the start of `secret` may be at the end of `bytes`.
-fn trim_secret_at_end(bytes: &mut Vec<u8>, secret: &[u8]) {
-    if let Some(length) = (1..secret.len()).rev().find(|length| bytes.ends_with(&secret[..*length])) {
-        bytes.truncate(bytes.len() - length);
-    }
-}
-
-/// Takes away what the end of `secret` may be at the start of `bytes`.
-fn trim_secret_at_start(bytes: &mut Vec<u8>, secret: &[u8]) {
-    if let Some(length) =
-        (1..secret.len()).rev().find(|length| bytes.starts_with(&secret[secret.len() - length..]))
-    {
-        bytes.drain(..length);
-    }
-}
-
-fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
-    use gix::bstr::ByteSlice;
-    bytes.replace(from, to)
-}
-
-fn network(terms: &NetworkTerms) -> Network {
-    match terms {
-        NetworkTerms::Allow(_) => Network::Allow,
-        NetworkTerms::None => Network::None,
-        NetworkTerms::Host => Network::Host,
-    }
-}
-
-pub(super) fn usage_name(usage: crate::contract::Usage) -> &'static str {
-    match usage {
-        crate::contract::Usage::Json => "json",
-        _ => "none",
-    }
-}
-
-pub(super) fn cost_receipt(usage: usage::Usage) -> CostReceipt {
-    CostReceipt {
-        prompt_tokens: usage.prompt_tokens,
-        completion_tokens: usage.completion_tokens,
-        usd: usage.usd,
-        basis: match usage.basis {
-            Basis::None => CostBasis::None,
-            Basis::Reported => CostBasis::Reported,
-            Basis::Unknown => CostBasis::Unknown,
-        },
-        problem: usage.problem,
-    }
-}
-
-pub(super) fn run_receipt(argv: &[OsString], outcome: &Outcome, is_deadline: bool) -> RunReceipt {
-    let (exit_code, signal) = match outcome.exit {
-        Exit::Code(code) => (Some(code), None),
-        Exit::Signal(signal) => (None, Some(signal)),
-    };
-    let ended = match outcome.ended {
-        Ended::Itself => "itself",
-        Ended::TimedOut if is_deadline => "deadline",
-        Ended::TimedOut => "timed_out",
-        Ended::Idle => "idle_timeout",
-        Ended::OutputLimit => "output_limit",
-        Ended::DiskLimit => "disk_limit",
-        Ended::Interrupted => "interrupted",
-    };
-    RunReceipt {
-        command: argv.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        exit_code,
-        signal,
-        ended: ended.to_owned(),
-        duration_ms: u64::try_from(outcome.duration.as_millis()).unwrap_or(u64::MAX),
-        survivors: outcome.survivors,
-    }
-}
-
-/// The receipt of a command that could not be started: what a shell says of it.
-fn not_started(argv: &[OsString]) -> RunReceipt {
-    RunReceipt {
-        command: argv.iter().map(|word| word.to_string_lossy().into_owned()).collect(),
-        exit_code: Some(NOT_STARTED),
-        signal: None,
-        ended: "itself".to_owned(),
-        duration_ms: 0,
-        survivors: 0,
-    }
-}
-
-/// Whether nothing on the way from `place` to `path`, `path` itself included, is a symbolic link. Whoever could put one
-/// there has ended.
-pub(super) fn is_plain(place: &Path, path: &str) -> bool {
-    let mut current = place.to_path_buf();
-    path.split('/').filter(|part| !part.is_empty()).all(|part| {
-        current.push(part);
-        fs::symlink_metadata(&current).map_or(true, |meta| !meta.is_symlink())
-    })
-}
-
-/// Whether a program is named by a path in the worktree.
-pub(super) fn is_relative(word: &str) -> bool {
-    word.contains('/') && !Path::new(word).is_absolute()
-}
-
-/// Why a worker's run counts as failed.
-pub(super) fn failure(run: &RunReceipt) -> Option<String> {
-    match (run.ended.as_str(), run.exit_code, run.signal) {
-        ("itself", Some(0), _) => None,
-        ("itself", Some(code), _) => Some(format!("it exited with {code}")),
-        ("itself", None, Some(signal)) => Some(format!("signal {signal} ended it")),
-        ("timed_out", ..) => Some("it timed out".to_owned()),
-        ("deadline", ..) => Some("it ran into the end of the loop's time".to_owned()),
-        ("idle_timeout", ..) => Some("it printed nothing for too long".to_owned()),
-        ("output_limit", ..) => Some("it printed too much".to_owned()),
-        ("disk_limit", ..) => Some("its folders held more than sandbox.disk".to_owned()),
-        _ => Some("it was interrupted".to_owned()),
-    }
-}
-
-/// Whether the folder of `path` is in `place`, whatever links a command has made on the way.
-pub(super) fn is_inside(place: &Path, path: &Path) -> bool {
-    let real = |path: &Path| path.canonicalize().ok();
-    match (real(place), path.parent().and_then(real)) {
-        (Some(place), Some(folder)) => folder.starts_with(place),
-        _ => false,
-    }
-}
-
-/// The first `limit` bytes of a regular file; no link is followed.
-pub(super) fn read_capped(path: &Path, limit: u64) -> Option<Vec<u8>> {
-    let meta = fs::symlink_metadata(path).ok()?;
-    if !meta.is_file() {
-        return None;
-    }
-    let mut bytes = Vec::new();
-    fs::File::open(path).ok()?.take(limit).read_to_end(&mut bytes).ok()?;
-    Some(bytes)
-}

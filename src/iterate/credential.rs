@@ -12,9 +12,10 @@ use std::time::Duration;
 
 use zeroize::Zeroizing;
 
-use super::commands::{SHORTEST_SECRET, argv, user_path};
 use super::iteration::random_id;
+use super::secrets::SHORTEST_SECRET;
 use super::session::Session;
+use super::step::{argv, user_path};
 use crate::contract::{CommandLine, Contract};
 use crate::error::{Error, Kind, Result, ResultExt};
 use crate::exit::HaltReason;

@@ -8,7 +8,9 @@
 //! | [`session`] | one run of one loop on this machine: what is open while it lasts |
 //! | `preflight` | what must hold before a worker is paid |
 //! | `baseline`, `iteration` | the check on the base; one iteration from checkpoint to record |
-//! | `commands` | the worker and the check as processes, and what they left |
+//! | `step` | one command of a loop as a process: program, environment, what it may touch |
+//! | `commands` | the worker and the check, and what they left |
+//! | `left`, `outcome`, `secrets` | files that a command left; what came of it; what is taken out of what it printed |
 //! | `fresh` | what fills the fresh worktrees: an overlay or a checkout |
 //! | `warm` | what they get besides their trees: warm folders and included files |
 //! | `holdout` | the second check that no worker can see: its folder, where it may lie, its run |
@@ -30,14 +32,18 @@ mod fresh;
 mod holdout;
 pub mod interrupt;
 mod iteration;
+mod left;
 pub mod leftovers;
+mod outcome;
 pub mod outside;
 mod places;
 pub mod preflight;
 mod recover;
 pub mod renew;
+mod secrets;
 pub mod session;
 pub mod start;
+mod step;
 pub mod tamper;
 mod warm;
 mod watch;

@@ -1,9 +1,10 @@
 //! Iterations whose worker runs elsewhere: an orchestrator asks for a checkpoint and brings a candidate, and where the check runs
 //! elsewhere too, a signed verdict. The same guards, the same decision, the same records.
 
-use super::commands::{CheckRuns, cost_receipt, usage_name};
+use super::commands::CheckRuns;
 use super::holdout::Held;
 use super::iteration::Draft;
+use super::outcome::{cost_receipt, usage_name};
 use super::session::{Session, SessionOptions};
 use crate::decide::before_start;
 use crate::error::{Error, Result, ResultExt};

@@ -6,17 +6,18 @@ use std::path::{Path, PathBuf};
 
 use gix::objs::tree::EntryKind;
 
-use super::commands::{Tools, argv, is_relative};
 use super::credential::no_credentials_granted;
 use super::holdout;
+use super::left::is_relative;
 use super::session::{Session, check_is_elsewhere, choose_adapter};
+use super::step::{Role, Tools, argv, dirs_of};
 use crate::contract::{CommandLine, Contract};
 use crate::error::{Error, Result, ResultExt};
 use crate::git::{LoopId, Repo};
 use crate::host::HostEnv;
 use crate::oid::Oid;
 use crate::render::line::bytes;
-use crate::sandbox::toolchain::{self, Toolchain};
+use crate::sandbox::toolchain;
 use crate::worktree;
 
 /// Programs that run the file that their first argument names.
@@ -32,11 +33,11 @@ impl Session<'_> {
         // In an image nothing can be looked for from outside.
         let roles = if self.adapter.has_image() { &[][..] } else { &[Role::Worker, Role::Check] };
         for &role in roles {
-            let dirs = dirs(toolchain, self.host, role);
+            let dirs = dirs_of(toolchain, self.host, role);
             find_program(self.repo, contract, role, green, &dirs, &self.places.worktrees)
                 .map_err(|missing| self.for_frozen(missing))?;
         }
-        holdout::is_fit(self.repo, self.host, &self.tools, contract)?;
+        holdout::is_fit(self.repo, self.host, &self.tools, contract, self.adapter)?;
         for name in &contract.worker.env {
             if self.host.var(name).is_none() {
                 (self.say)(&format!("note: {name} is not set; the contract passes it to the worker"));
@@ -146,13 +147,6 @@ impl From<Error> for Missing {
     }
 }
 
-/// Whose command it is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Role {
-    Worker,
-    Check,
-}
-
 /// What `run` would refuse for want of a program: one error for each of the two commands. A toolchain that cannot be
 /// looked at is one as well.
 pub(super) fn missing_programs(repo: &Repo, host: &HostEnv, contract: &Contract) -> Vec<Error> {
@@ -164,7 +158,7 @@ pub(super) fn missing_programs(repo: &Repo, host: &HostEnv, contract: &Contract)
     [Role::Worker, Role::Check]
         .into_iter()
         .filter_map(|role| {
-            let dirs = dirs(toolchain, host, role);
+            let dirs = dirs_of(toolchain, host, role);
             let base = contract.base.commit;
             find_program(repo, contract, role, base, &dirs, repo.common_dir()).err().map(Missing::into_error)
         })
@@ -176,15 +170,6 @@ pub(super) fn missing_presets(host: &HostEnv, contract: &Contract) -> Vec<toolch
     Tools::new(host).toolchain(contract).map(|found| found.missing.clone()).unwrap_or_default()
 }
 
-/// The folders in which a program is looked for.
-fn dirs(toolchain: &Toolchain, host: &HostEnv, role: Role) -> Vec<PathBuf> {
-    let mut toolchain = toolchain.clone();
-    if role == Role::Worker {
-        toolchain.path_dirs.extend(super::commands::user_path(host));
-    }
-    super::commands::search_dirs(&toolchain)
-}
-
 /// Fails if the program of a command cannot be found, or the script that it is to run.
 fn find_program(
     repo: &Repo,
@@ -194,10 +179,8 @@ fn find_program(
     dirs: &[PathBuf],
     place: &Path,
 ) -> std::result::Result<(), Missing> {
-    let (what, command) = match role {
-        Role::Worker => ("worker", &contract.worker.command),
-        Role::Check => ("check", &contract.check.command),
-    };
+    let command = if role == Role::Worker { &contract.worker.command } else { &contract.check.command };
+    let what = &role.to_string();
     let CommandLine::Exec(words) = command else {
         return Ok(argv(command, dirs, place, what).map(drop)?);
     };

@@ -30,12 +30,12 @@ use crate::sandbox;
 use crate::worktree::{LinkedWorktree, Manifest, SealOptions};
 
 use super::cleaner::Cleaner;
-use super::commands::Tools;
 use super::context;
 use super::fresh::Stock;
 use super::interrupt::Interrupt;
 use super::places::Places;
 use super::start::open_history_is_closed;
+use super::step::Tools;
 use super::watch::{Expected, Watcher};
 
 /// What a run is asked to do.

@@ -8,18 +8,18 @@ use std::path::Path;
 
 use gix::bstr::{BString, ByteSlice};
 
-use super::commands::{
-    BASELINE, SOURCE_DATE_EPOCH, failure, is_inside, is_plain, make_home, run_receipt, search_dirs,
-};
+use super::commands::BASELINE;
 use super::fresh::For;
+use super::left::{is_inside, is_plain};
+use super::outcome::{failure, run_receipt};
 use super::session::Session;
+use super::step::{Role, Wanted};
 use crate::contract::SetupTerms;
 use crate::error::{Error, Result, ResultExt};
 use crate::escape::escape_path;
 use crate::ledger::message::one_line;
 use crate::ledger::receipt::{IncludedReceipt, LayersReceipt, WarmReceipt};
-use crate::sandbox::environment::{self, Request};
-use crate::sandbox::{self, Command, Ended, shell};
+use crate::sandbox::Ended;
 use crate::worktree::{self, Included, LinkedWorktree, Manifest, WarmLayers};
 
 /// The lines of a failed setup's output that are told.
@@ -163,42 +163,23 @@ impl Session<'_> {
         let linked = LinkedWorktree::create(repo, folder, &name, contract.base.commit.0, &remark)?;
         let filled = self.fill(repo, &linked, contract.base.tree, For::Check)?;
         self.give_layers(linked.path(), &filled.manifest)?;
-        let toolchain = self.toolchain()?;
-        let home = make_home(&scratch.path().join("home"), toolchain)?;
-        let system_dirs = shell::trusted_dirs();
-        let request = Request {
-            home: &home,
-            toolchain,
-            worktree: linked.path(),
-            system_dirs: &system_dirs,
-            pass: &[],
-            host: self.tools.host(),
-        };
-        let (timeout, is_deadline) = self.time_for(setup.timeout_seconds);
-        let argv = self.argv_of(&setup.command, &search_dirs(toolchain), linked.path(), "setup")?;
-        let mut env = environment::check_env(&request, SOURCE_DATE_EPOCH)?.vars;
-        if self.adapter.has_image() {
-            env.retain(|(name, _)| name != "PATH");
-        }
-        let mut readable = toolchain.readable.clone();
-        readable.extend(self.read_only());
-        let command = Command {
-            env,
-            overlay: filled.overlay(),
-            timeout,
-            merge_streams: true,
-            keep_whole: self.head_tail() * 2,
-            head_tail: self.head_tail(),
-            ..Command::new(argv.clone(), linked.path())
-        };
-        let writable = vec![linked.path().to_path_buf(), scratch.path().to_path_buf()];
-        let policy = self.policy(&setup.network, writable, readable);
-        let outcome = sandbox::run(&command, &policy, self.interrupt.flag())?;
+        let mut step = self.step(&Wanted {
+            role: Role::Setup,
+            command: &setup.command,
+            place: linked.path(),
+            scratch: &scratch,
+            network: &setup.network,
+            seconds: setup.timeout_seconds,
+        })?;
+        step.command.overlay = filled.overlay();
+        step.command.merge_streams = true;
+        step.command.keep_whole = self.head_tail() * 2;
+        let outcome = self.run_step(&step)?;
         if outcome.ended == Ended::Interrupted {
             linked.remove()?;
             return Ok(false);
         }
-        let receipt = run_receipt(&argv, &outcome, is_deadline);
+        let receipt = run_receipt(step.argv(), &outcome, step.is_deadline);
         if let Some(why) = failure(&receipt) {
             let printed = self.redact(outcome.stdout.evidence());
             let text = String::from_utf8_lossy(&printed);

@@ -13,8 +13,9 @@ use crate::error::{Error, Kind, Result};
 use crate::exit::HaltReason;
 use crate::git::Repo;
 use crate::host::HostEnv;
+use crate::sandbox;
 
-use super::commands::Tools;
+use super::step::Tools;
 use folder::{Folder, FolderError};
 use place::Misplaced;
 pub(super) use run::Held;
@@ -28,8 +29,9 @@ pub(super) fn freeze(
 ) -> Result<(HoldoutTerms, Vec<String>)> {
     let host = repo.host();
     let tools = Tools::new(host);
+    let adapter = surely_an_image(contract);
     let refuse = |Misplaced { what, hint }| Error::usage(what).hint(hint);
-    let found = place::find(repo, host, &tools, contract, &file.folder)?.map_err(refuse)?;
+    let found = place::find(repo, host, &tools, contract, adapter, &file.folder)?.map_err(refuse)?;
     let read = folder::read(&found, None, repo.hash_kind()).map_err(|error| unfit(&error, Kind::Usage))?;
     if is_reachable(repo, &read) {
         return Err(Error::usage(format!(
@@ -47,7 +49,7 @@ pub(super) fn freeze(
         timeout_seconds: file.timeout.get(),
         success_exit_code: file.success_exit_code,
     };
-    place::find_program(&tools, contract, &terms.command, &found)?;
+    place::find_program(&tools, host, contract, adapter, &terms.command, &found)?;
     let mut warnings = Vec::new();
     if contract.sandbox.allowed.contains(&Adapter::None) {
         warnings.push(format!(
@@ -58,6 +60,13 @@ pub(super) fn freeze(
     Ok((terms, warnings))
 }
 
+/// An adapter that a contract allows, for what is asked before it is known which will be used: one with an image only if there is no
+/// other, as then nothing is looked for on this machine.
+fn surely_an_image(contract: &Contract) -> sandbox::Adapter {
+    let built = || contract.sandbox.allowed.iter().filter_map(|allowed| allowed.built());
+    built().find(|adapter| !adapter.has_image()).or_else(|| built().next()).unwrap_or(sandbox::Adapter::None)
+}
+
 /// Whether the folder, or every file in it that is not empty, is an object of the repository: then a worker that sees the
 /// history can read it.
 fn is_reachable(repo: &Repo, read: &Folder) -> bool {
@@ -66,12 +75,18 @@ fn is_reachable(repo: &Repo, read: &Folder) -> bool {
 }
 
 /// Fails unless the folder of the contract's holdout is where it may be and holds what was frozen.
-pub(super) fn is_fit(repo: &Repo, host: &HostEnv, tools: &Tools, contract: &Contract) -> Result<()> {
+pub(super) fn is_fit(
+    repo: &Repo,
+    host: &HostEnv,
+    tools: &Tools,
+    contract: &Contract,
+    adapter: sandbox::Adapter,
+) -> Result<()> {
     let Some(terms) = &contract.holdout else { return Ok(()) };
-    let found = find(repo, host, tools, contract, terms)?;
+    let found = find(repo, host, tools, contract, adapter, terms)?;
     let read = folder::read(&found, None, repo.hash_kind()).map_err(|error| unfit(&error, INVALID))?;
     is_frozen(terms, &found, &read)?;
-    place::find_program(tools, contract, &terms.command, &found)
+    place::find_program(tools, host, contract, adapter, &terms.command, &found)
 }
 
 /// The kind of a fault that is this machine's.
@@ -82,10 +97,11 @@ fn find(
     host: &HostEnv,
     tools: &Tools,
     contract: &Contract,
+    adapter: sandbox::Adapter,
     terms: &HoldoutTerms,
 ) -> Result<std::path::PathBuf> {
     let wrong = |Misplaced { what, hint }| Error::new(INVALID, what).hint(hint);
-    place::find(repo, host, tools, contract, &terms.folder)?.map_err(wrong)
+    place::find(repo, host, tools, contract, adapter, &terms.folder)?.map_err(wrong)
 }
 
 fn is_frozen(terms: &HoldoutTerms, found: &std::path::Path, read: &Folder) -> Result<()> {

@@ -8,9 +8,10 @@ use crate::contract::{CommandLine, Contract};
 use crate::error::Result;
 use crate::git::Repo;
 use crate::host::HostEnv;
-use crate::iterate::commands::{Tools, argv, is_relative, read_only, search_dirs};
+use crate::iterate::left::is_relative;
 use crate::iterate::places::Places;
-use crate::sandbox;
+use crate::iterate::step::{Role, Tools, dirs_of, program, read_only};
+use crate::sandbox::{self, Adapter};
 
 /// What is wrong with the folder, or with where it is.
 #[derive(Debug)]
@@ -33,6 +34,7 @@ pub(super) fn find(
     host: &HostEnv,
     tools: &Tools,
     contract: &Contract,
+    adapter: Adapter,
     folder: &str,
 ) -> Result<std::result::Result<PathBuf, Misplaced>> {
     let named = expand(host, folder);
@@ -57,9 +59,11 @@ pub(super) fn find(
     if let Some(place) = granted.iter().find(|place| overlaps(&real, place)) {
         return Ok(Err(inside("what sandbox.read_only gives to worker and check,", place)));
     }
-    let toolchain = tools.toolchain(contract)?;
-    let system =
-        sandbox::always_readable().iter().map(PathBuf::from).chain(toolchain.readable.iter().cloned());
+    let mut system: Vec<PathBuf> = sandbox::always_readable().iter().map(PathBuf::from).collect();
+    // Where there is an image nothing of this machine's tools is given to anybody.
+    if !adapter.has_image() {
+        system.extend(tools.toolchain(contract)?.readable.iter().cloned());
+    }
     if let Some(place) = system.into_iter().find(|place| overlaps(&real, place)) {
         return Ok(Err(inside("what every worker and check may read,", &place)));
     }
@@ -72,15 +76,21 @@ pub(super) fn find(
     Ok(Ok(real))
 }
 
-/// Whether the program of a holdout is there, in `folder` or on this machine.
+/// Whether the program of a holdout is there: in `folder`, or on this machine if it is not an image that has the others.
 pub(super) fn find_program(
     tools: &Tools,
+    host: &HostEnv,
     contract: &Contract,
+    adapter: Adapter,
     command: &CommandLine,
     folder: &Path,
 ) -> Result<()> {
-    let dirs = search_dirs(tools.toolchain(contract)?);
-    argv(command, &dirs, folder, "holdout")?;
+    let dirs = if adapter.has_image() {
+        Vec::new()
+    } else {
+        dirs_of(tools.toolchain(contract)?, host, Role::Holdout)
+    };
+    program(adapter, command, &dirs, folder, Role::Holdout)?;
     let CommandLine::Exec(words) = command else { return Ok(()) };
     match words.first().filter(|word| is_relative(word)) {
         Some(program) if !folder.join(program).is_file() => Err(crate::error::Error::workspace(format!(

@@ -9,17 +9,16 @@ use crate::check::{Format, MAX_REPORT};
 use crate::contract::frozen::HoldoutTerms;
 use crate::decide::{self, HoldoutVerdict};
 use crate::error::{Error, Result, ResultExt};
-use crate::iterate::commands::{
-    SOURCE_DATE_EPOCH, is_inside, make_home, read_capped, run_receipt, search_dirs,
-};
 use crate::iterate::iteration::Draft;
+use crate::iterate::left::{is_inside, read_capped};
+use crate::iterate::outcome::run_receipt;
 use crate::iterate::places::Scratch;
 use crate::iterate::session::Session;
+use crate::iterate::step::{Role, Step, Wanted};
 use crate::ledger::holdout::{NO_PROGRAM, verdict_of};
 use crate::ledger::receipt::{HoldoutReceipt, RunReceipt};
 use crate::oid::Oid;
-use crate::sandbox::environment::{self, Request};
-use crate::sandbox::{self, Command, Ended, Outcome, shell};
+use crate::sandbox::{Ended, Outcome};
 use crate::worktree::{self, CheckoutOptions, worktree_name};
 
 /// Whether an iteration goes on after its holdout.
@@ -63,7 +62,7 @@ impl Session<'_> {
         let Some(terms) = &contract.holdout else {
             return Err(Error::internal("a holdout was asked for that the contract does not have"));
         };
-        let real = find(self.repo, self.host, &self.tools, contract, terms)?;
+        let real = find(self.repo, self.host, &self.tools, contract, self.adapter, terms)?;
         // Private, gone at the end, and of no other step: no worker or check runs while it is there.
         let scratch =
             self.places.scratch(&worktree_name(self.id.as_str(), &format!("{environment}-holdout")))?;
@@ -82,11 +81,11 @@ impl Session<'_> {
             )
             .hint("a report that is there before the run says nothing about it: renew the loop without it"));
         }
-        let (argv, outcome, is_deadline) = self.start_holdout(terms, &scratch, &place, &candidate)?;
+        let (step, outcome) = self.start_holdout(terms, &scratch, &place, &candidate)?;
         if outcome.ended == Ended::Interrupted {
             return Ok(None);
         }
-        let run = run_receipt(&argv, &outcome, is_deadline);
+        let run = run_receipt(step.argv(), &outcome, step.is_deadline);
         Ok(Some(judge(
             terms,
             run,
@@ -103,45 +102,26 @@ impl Session<'_> {
         scratch: &Scratch,
         place: &Path,
         candidate: &Path,
-    ) -> Result<(Vec<std::ffi::OsString>, Outcome, bool)> {
-        let contract = &self.tip.contract;
-        let toolchain = self.toolchain()?;
-        let homes = scratch.path().join("home");
-        let home = make_home(&homes, toolchain)?;
-        let host = &self.tools.host;
-        let system_dirs = shell::trusted_dirs();
-        let request =
-            Request { home: &home, toolchain, worktree: place, system_dirs: &system_dirs, pass: &[], host };
-        let mut env = environment::check_env(&request, SOURCE_DATE_EPOCH)?.vars;
-        // The candidate cannot be written to, so that nothing can be built in it.
-        let target = self.cargo_target(scratch)?;
-        let mut writable = vec![place.to_path_buf(), homes];
-        writable.extend(target.as_ref().map(|(_, folder)| folder.into()));
-        env.extend(target);
-        env.push(("GIT_LOOP_CANDIDATE".into(), candidate.into()));
-        let (timeout, is_deadline) = self.time_for(terms.timeout_seconds);
-        let argv = self.argv_of(&terms.command, &search_dirs(toolchain), place, "holdout")?;
-        if self.adapter.has_image() {
-            // The image has its own.
-            env.retain(|(name, _)| name != "PATH");
-        }
-        let mut readable = toolchain.readable.clone();
-        readable.extend(self.read_only());
-        readable.push(candidate.to_path_buf());
-        let command = Command {
-            env,
-            timeout,
-            merge_streams: terms.format == crate::contract::ReportFormat::Libtest,
-            // What is not needed for the verdict is not even kept in memory.
-            keep_whole: if reads_stdout(terms) { MAX_REPORT } else { 0 },
-            head_tail: 0,
-            ..Command::new(argv.clone(), place)
-        };
-        let policy = self.policy(&contract.sandbox.check_network, writable, readable);
-        let outcome = sandbox::run(&command, &policy, self.interrupt.flag())
+    ) -> Result<(Step, Outcome)> {
+        let mut step = self.step(&Wanted {
+            role: Role::Holdout,
+            command: &terms.command,
+            place,
+            scratch,
+            network: &self.tip.contract.sandbox.check_network,
+            seconds: terms.timeout_seconds,
+        })?;
+        step.set("GIT_LOOP_CANDIDATE", candidate);
+        step.policy.readable.push(candidate.to_path_buf());
+        step.command.merge_streams = terms.format == crate::contract::ReportFormat::Libtest;
+        // What is not needed for the verdict is not even kept in memory.
+        step.command.keep_whole = if reads_stdout(terms) { MAX_REPORT } else { 0 };
+        step.command.head_tail = 0;
+        let outcome = self
+            .run_step(&step)
             .map_err(Error::from)
             .or_workspace(|| format!("the holdout in {} could not be started", terms.folder))?;
-        Ok((argv, outcome, is_deadline))
+        Ok((step, outcome))
     }
 }
 
