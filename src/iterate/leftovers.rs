@@ -7,7 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::places::{SCRATCH, is_environment};
+use super::places::{NOTE, SCRATCH, is_environment};
 use crate::at::At;
 use crate::error::{Error, Result, ResultExt};
 use crate::git::{LoopId, LoopLock, Repo};
@@ -19,7 +19,7 @@ use crate::worktree::{self, NAME_PREFIX};
 /// One thing that was left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leftover {
-    /// `worktree`, `folder`, `warm`, `checkout`, `waypoint`, `lock` or `journal`.
+    /// `container`, `worktree`, `folder`, `warm`, `checkout`, `waypoint`, `lock` or `journal`.
     pub kind: &'static str,
     /// Its name: of a worktree as git lists it, else of the file or folder.
     pub name: String,
@@ -49,9 +49,11 @@ pub struct Sweep<'a> {
     pub measure: bool,
 }
 
-/// Sweeps the folder of worktrees: worktrees with their registrations, and the folders of steps.
+/// Sweeps the folder of worktrees: worktrees with their registrations, and the folders of steps. Before that the containers that
+/// may still write in them are ended.
 pub fn sweep_worktrees(repo: &Repo, worktrees: &Path, how: Sweep<'_>) -> Result<Swept> {
     let mut swept = Swept::default();
+    sweep_containers(repo, how, &mut swept)?;
     // Counted before, as nothing is there to be counted after.
     let sizes = |name: &str| if how.measure { size_of(&worktrees.join(name)) } else { 0 };
     let seen: Vec<(String, u64)> = if how.measure {
@@ -84,6 +86,45 @@ pub fn sweep_worktrees(repo: &Repo, worktrees: &Path, how: Sweep<'_>) -> Result<
         });
     }
     Ok(swept)
+}
+
+/// Ends the containers that dead runners left: those that their notes name, and nobody else's.
+fn sweep_containers(repo: &Repo, how: Sweep<'_>, swept: &mut Swept) -> Result<()> {
+    let loops = repo.common_dir().join("loops");
+    for folder in names(&loops)? {
+        let Ok(id) = folder.parse::<LoopId>() else { continue };
+        for name in names(&loops.join(&folder))? {
+            let Some(container) = name.strip_suffix(NOTE) else { continue };
+            let note = loops.join(&folder).join(&name);
+            with_lock(repo, &id, how, container, swept, |swept| {
+                // Whoever had the lock before us may have ended it.
+                if !note.exists() {
+                    return;
+                }
+                match if how.dry_run { Ok(()) } else { end_noted(&note) } {
+                    Ok(()) => {
+                        swept.removed.push(Leftover {
+                            kind: "container",
+                            name: container.to_owned(),
+                            bytes: 0,
+                        });
+                    }
+                    Err(why) => swept.failed.push((container.to_owned(), why)),
+                }
+            });
+        }
+    }
+    Ok(())
+}
+
+#[cfg(unix)]
+fn end_noted(note: &Path) -> std::result::Result<(), String> {
+    crate::sandbox::end_noted(note)
+}
+
+#[cfg(not(unix))]
+fn end_noted(_note: &Path) -> std::result::Result<(), String> {
+    Err("containers are not supported on this system".to_owned())
 }
 
 /// Sweeps everything: besides [`sweep_worktrees`] warm and included files of loops that are over or not here, checkouts of bases

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::leftovers::{Sweep, sweep_worktrees};
+use super::leftovers::{Sweep, Swept, sweep_worktrees};
 use crate::canonical;
 use crate::contract::Contract;
 use crate::crash;
@@ -57,10 +57,9 @@ impl Places {
 
     /// Removes the worktrees of runners that have ended, and what else runners of this repository left. Whoever calls this holds the
     /// lock of loop `id`. What cannot be removed is in nobody's way: no name is used twice.
-    pub fn reclaim(&self, repo: &Repo, id: &LoopId) -> Result<Vec<String>> {
+    pub fn reclaim(&self, repo: &Repo, id: &LoopId) -> Result<Swept> {
         let how = Sweep { mine: Some(id), ..Sweep::default() };
-        let swept = sweep_worktrees(repo, &self.worktrees, how)?;
-        Ok(swept.removed.into_iter().filter(|one| one.kind == "worktree").map(|one| one.name).collect())
+        sweep_worktrees(repo, &self.worktrees, how)
     }
 
     /// A fresh folder for everything of one step but its worktree.
@@ -68,10 +67,12 @@ impl Places {
         let root = self.worktrees.join(format!("{name}{SCRATCH}"));
         make_private(&root)?;
         crash::point("scratch:made");
-        Ok(Scratch { root })
+        Ok(Scratch { name: name.to_owned(), root })
     }
 }
 
+/// How the name of a file in the loop's private folder ends that leads to a container.
+pub(super) const NOTE: &str = ".container";
 /// How the name of a scratch folder ends.
 pub(super) const SCRATCH: &str = ".tmp";
 
@@ -106,10 +107,16 @@ fn cache_home(host: &HostEnv) -> Result<PathBuf> {
 /// A private folder that is removed with everything in it.
 #[derive(Debug)]
 pub struct Scratch {
+    name: String,
     root: PathBuf,
 }
 
 impl Scratch {
+    /// What the step is called that it was made for.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// The folder.
     pub fn path(&self) -> &Path {
         &self.root

@@ -6,7 +6,8 @@ use std::io;
 use std::path::PathBuf;
 
 use super::iteration::Draft;
-use super::leftovers::is_journal;
+use super::leftovers::{Leftover, is_journal};
+use super::places::NOTE;
 use super::session::Session;
 use crate::crash;
 use crate::error::{Error, Result, ResultExt};
@@ -23,12 +24,25 @@ use crate::sign::parse_signed;
 const RUNNER_ENDED: &str = "the runner ended before it was recorded";
 
 impl Session<'_> {
+    /// Whether a container of this loop is noted under this name.
+    fn has_note(&self, name: &str) -> bool {
+        self.places.private.join(format!("{name}{NOTE}")).exists()
+    }
+
     /// Closes an iteration that a dead runner left open, repairs `head` and removes leftover worktrees.
     /// With `keep_open` an open iteration is left to whoever announced it.
     pub(super) fn recover(&mut self, keep_open: bool) -> Result<()> {
         self.repo.sweep_ref_locks();
-        for name in self.places.reclaim(self.repo, &self.id)? {
-            (self.say)(&format!("{}: removed the worktree {name} of a runner that has ended", self.id));
+        let swept = self.places.reclaim(self.repo, &self.id)?;
+        for one in swept.removed.iter().filter(|one| matches!(one.kind, "worktree" | "container")) {
+            let Leftover { kind, name, .. } = one;
+            (self.say)(&format!("{}: removed the {kind} {name} of a runner that has ended", self.id));
+        }
+        for (name, why) in swept.failed.iter().filter(|(name, _)| self.has_note(name)) {
+            (self.say)(&format!(
+                "{}: the container {name} of a runner that has ended could not be removed: {why}; it is tried again with the next run",
+                self.id
+            ));
         }
         let private = &self.places.private;
         self.forget_old_journals().or_workspace(|| format!("{} cannot be tidied", private.display()))?;

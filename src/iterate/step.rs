@@ -11,8 +11,9 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
 
+use super::iteration::random_id;
 use super::left::is_relative;
-use super::places::Scratch;
+use super::places::{NOTE, Scratch};
 use super::session::Session;
 use crate::contract::{CommandLine, Contract, NetworkTerms, Preset};
 use crate::error::{Error, Result, ResultExt};
@@ -174,10 +175,20 @@ impl Session<'_> {
                 writable,
                 readable,
                 image: contract.sandbox.image.clone(),
+                #[cfg(unix)]
+                container: Some(self.container(scratch)),
                 ..Policy::new(self.adapter, network(wanted.network))
             },
             is_deadline: left <= wanted.seconds,
         })
+    }
+
+    /// What the container of a step is called: by its environment, and a number that no other container has.
+    #[cfg(unix)]
+    fn container(&self, scratch: &Scratch) -> sandbox::Named {
+        let name = format!("{}-{}", scratch.name(), random_id());
+        let note = self.places.private.join(format!("{name}{NOTE}"));
+        sandbox::Named { name, step: scratch.name().to_owned(), note: Some(note) }
     }
 
     /// Runs a step to its end.

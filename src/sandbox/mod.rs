@@ -70,6 +70,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use capture::Captured;
+#[cfg(unix)]
+pub use container::{Named, end_noted};
 pub use egress::Egress;
 
 /// What to run. Nothing is inherited from this process: no variable, no file, no signal setting, no terminal.
@@ -207,6 +209,9 @@ pub struct Policy {
     pub adapter: Adapter,
     /// The image of an adapter that [has one](Adapter::has_image), pinned by its digest.
     pub image: Option<String>,
+    /// The name of its container, for such an adapter; without one it gets a name that nobody needs to know.
+    #[cfg(unix)]
+    pub container: Option<Named>,
     /// Its network.
     pub network: Network,
     /// Whom it may speak to, with [`Network::Allow`].
@@ -227,6 +232,8 @@ impl Policy {
         Self {
             adapter,
             image: None,
+            #[cfg(unix)]
+            container: None,
             network,
             allow: Vec::new(),
             disk: None,
