@@ -5,6 +5,7 @@ mod support;
 mod attacks;
 mod bad_input;
 mod cheats;
+mod containers;
 mod decisions;
 mod docs;
 mod explain;
