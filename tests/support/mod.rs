@@ -2,6 +2,7 @@
 
 pub mod crash;
 pub mod disk;
+pub mod engine;
 pub mod scenario;
 pub mod twice;
 
