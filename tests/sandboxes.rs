@@ -348,6 +348,66 @@ echo 1 > src/a
 }
 
 #[test]
+fn a_listed_name_that_leads_to_this_machine_is_refused_and_told() {
+    if !tool("unshare") || !tool("mount") || !tool("python3") {
+        return;
+    }
+    let port = server();
+    // A name of the internet, for all that the contract says; what it leads to is found out when it is asked for.
+    let worker = format!(
+        r#"python3 - <<'EOF'
+import os, socket
+host, port = os.environ["HTTPS_PROXY"].removeprefix("http://").split(":")
+for name in ("inside.example.com", "lan.example.com", "127.0.0.1"):
+    s = socket.create_connection((host, int(port)))
+    s.sendall(f"CONNECT {{name}}:{port} HTTP/1.1\r\n\r\n".encode())
+    print(name, s.recv(65536).decode().split(" ")[1])
+EOF
+echo 1 > src/a
+"#
+    );
+    let rules = ["inside.example.com", "lan.example.com", "127.0.0.1"]
+        .map(|name| format!("\"{name}:{port}\""))
+        .join(", ");
+    let env = prepare("landlock", &worker, &format!("worker = {{ network = {{ allow = [{rules}] }} }}\n"));
+    let hosts = env.root().join("hosts");
+    std::fs::write(&hosts, "127.0.0.1 localhost inside.example.com\n10.0.0.1 lan.example.com\n").unwrap();
+    // SAFETY: takes nothing, cannot fail.
+    let flags = if unsafe { libc::geteuid() } == 0 { "-m" } else { "-rm" };
+    let mut command = env.command("unshare", env.repo());
+    let script = format!(
+        "mount --bind '{}' /etc/hosts || exit 77; exec '{}' run fix --once",
+        hosts.display(),
+        env!("CARGO_BIN_EXE_git-loop")
+    );
+    let output = env.run_command(command.args([flags, "sh", "-c", &script]));
+    if output.code == 77 || output.stderr.contains("unshare failed") {
+        assert!(std::env::var_os("GIT_LOOP_CI").is_none(), "mount namespaces are needed in CI: {output:?}");
+        eprintln!("skipped: no mount namespace is to be had");
+        return;
+    }
+    assert_eq!(output.code, 0, "{output:?}");
+    let show = env.git_loop(&["show", "fix", "1", "--json"]).expect_code(0).json();
+    let body = &show["record"]["body"];
+    let log = body["evidence"].as_array().unwrap().iter().find(|file| file["name"] == "worker.log").unwrap();
+    let log = env.git(&["cat-file", "blob", log["id"].as_str().unwrap()]);
+    assert_eq!(log, "inside.example.com 403\nlan.example.com 403\n127.0.0.1 200");
+    let requests = body["receipt"]["sandbox"]["worker_requests"]["requests"].as_array().unwrap();
+    let told: Vec<_> =
+        requests.iter().map(|one| (one["host"].as_str().unwrap(), &one["allowed"], &one["why"])).collect();
+    let (no, private) = (&json!(false), &json!("private_address"));
+    assert_eq!(
+        told,
+        [
+            ("inside.example.com", no, private),
+            ("lan.example.com", no, private),
+            ("127.0.0.1", &json!(true), &Value::Null)
+        ]
+    );
+    both(&env, 0, "a receipt with refused names");
+}
+
+#[test]
 fn a_list_of_hosts_that_nothing_can_enforce_is_refused() {
     let env = prepare("none", "echo 1 > src/a\n", "worker = { network = { allow = [\"127.0.0.1:80\"] } }\n");
     let output = env.git_loop(&["run", "fix", "--json"]).expect_code(30);

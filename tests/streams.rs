@@ -158,3 +158,42 @@ fn a_program_that_is_not_found_was_looked_for_in_each_folder_once() {
     folders.dedup();
     assert_eq!(folders.len(), all, "{looked}");
 }
+
+/// What a command prints is read as fast as it comes, and what is not kept is not held: a gigabyte costs no gigabyte of memory.
+#[cfg(target_os = "linux")]
+#[test]
+fn a_gigabyte_of_output_costs_little_memory() {
+    let env = TestEnv::new();
+    // Whole lines, of 34 bytes: a secret lies across the borders of what is read at a time, and of what is kept.
+    let loud = |fd: u8| format!("yes \"a line that has $SECRET_WORD in it\" | head -c 999999976 >&{fd}\n");
+    crate::support::scenario::numbers(&env, &format!("{}echo 1 > src/a\n", loud(1)), "");
+    let toml = std::fs::read_to_string(env.repo().join("loop.toml")).unwrap();
+    env.write("loop.toml", toml.replacen("usage = \"none\"", "usage = \"none\"\nenv = [\"SECRET_WORD\"]", 1));
+    let check = format!("{}{}", loud(2), crate::support::scenario::CHECK);
+    env.write("check.sh", check);
+    env.commit("A loud check");
+    let mut command = env.command(env!("CARGO_BIN_EXE_git-loop"), env.repo());
+    command.args(["run", "fix", "--once"]).env("SECRET_WORD", "open-sesame").stderr(Stdio::null());
+    let child = command.stdout(Stdio::null()).spawn().unwrap();
+    let (mut status, pid) = (0, i32::try_from(child.id()).unwrap());
+    // SAFETY: plain data, for the child that is ours and that nobody else waits for.
+    let used = unsafe {
+        let mut used: libc::rusage = std::mem::zeroed();
+        assert_eq!(libc::wait4(pid, &raw mut status, 0, &raw mut used), pid);
+        used
+    };
+    assert_eq!(status, 0);
+    assert!(used.ru_maxrss < 256 << 10, "{} KiB at most", used.ru_maxrss);
+    let show = env.git_loop(&["show", "fix", "1", "--json"]).expect_code(0).json();
+    let evidence = show["record"]["body"]["evidence"].as_array().unwrap();
+    for (name, secret) in [("worker.log", true), ("check.stderr", false)] {
+        let file = evidence.iter().find(|file| file["name"] == name).unwrap();
+        assert_eq!((&file["bytes"], &file["truncated"]), (&999_999_976.into(), &true.into()), "{name}");
+        let kept = env.git(&["cat-file", "blob", file["id"].as_str().unwrap()]);
+        assert!(kept.contains(" bytes cut …]") && kept.len() < 300_000, "{name}: {}", kept.len());
+        assert_eq!(kept.contains("has [redacted SECRET_WORD] in it"), secret, "{name}");
+        for part in ["sesame", "open-"] {
+            assert!(!kept.contains(part), "{name}: a part of the secret is left");
+        }
+    }
+}

@@ -93,7 +93,7 @@ pub struct Command {
     pub idle: Option<Duration>,
     /// One pipe for stdout and stderr, in the order of the writes; it is found in [`Outcome::stdout`].
     pub merge_streams: bool,
-    /// A stream of up to this many bytes is kept whole.
+    /// Standard output of up to this many bytes is kept whole. Nothing is read from standard error: of it no more is kept whole than head and tail hold.
     pub keep_whole: usize,
     /// How many bytes of the start, and of the end, of a longer stream are kept.
     pub head_tail: usize,
@@ -117,6 +117,14 @@ impl Command {
             head_tail: 64 << 10,
             max_output: 1 << 30,
         }
+    }
+}
+
+#[cfg_attr(not(unix), allow(dead_code))]
+impl Command {
+    /// Up to how many bytes standard error is kept whole: never less than the message of an engine or of bubblewrap takes.
+    fn keep_whole_of_stderr(&self) -> usize {
+        self.keep_whole.min(self.head_tail.saturating_mul(2)).max(4 << 10)
     }
 }
 

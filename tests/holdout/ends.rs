@@ -121,3 +121,23 @@ fn what_a_killed_runner_left_of_a_holdout_is_gone_before_the_next_worker_starts(
     assert_eq!(receipt(&env, 2)["decision"]["outcome_reason"], "no_change");
     holds(&env);
 }
+
+#[test]
+fn the_end_of_the_loops_time_ends_a_holdout() {
+    let env = TestEnv::new();
+    // Every other step takes moments. This one has a time-out far beyond the loop's.
+    with_holdout(&env, "#!/bin/sh\nsleep 600\n", &[MEET], "");
+    let toml = fs::read_to_string(env.repo().join("loop.toml")).unwrap();
+    let toml = toml.replace("duration = \"10m\"", "duration = \"15s\"");
+    env.write("loop.toml", toml.replace("timeout = \"60s\"", "timeout = \"10m\""));
+    let output = env.git_loop(&["run", "fix", "--json"]);
+    let receipt = receipt(&env, 1);
+    let holdout = &receipt["holdout"];
+    assert_eq!((&holdout["run"]["ended"], &holdout["verdict"]), (&"deadline".into(), &"no_verdict".into()));
+    assert_eq!(holdout["problem"], "it ran into the end of the loop's time");
+    assert_eq!(receipt["check"]["passing"], true);
+    assert_ne!(receipt["decision"]["status"], "accept");
+    assert_eq!(output.json()["halt_reason"], "deadline_exceeded", "{output:?}");
+    assert_eq!(state(&env)["counters"]["holdout_red"], 0);
+    holds(&env);
+}

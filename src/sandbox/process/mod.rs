@@ -117,7 +117,7 @@ fn pump(
     let mut input = command.stdin.as_slice();
     let mut readers = [
         Some((stdout, Capture::new(command.keep_whole, command.head_tail))),
-        stderr.map(|file| (file, Capture::new(command.keep_whole, command.head_tail))),
+        stderr.map(|file| (file, Capture::new(command.keep_whole_of_stderr(), command.head_tail))),
     ];
     let mut captured = [Captured::empty(), Captured::empty()];
     let mut buffer = vec![0_u8; FIRST_READ];
