@@ -436,3 +436,29 @@ fn tokens_that_are_not_told_are_not_zero() {
     env.write("loop.toml", loop_toml(&script, "tokens = 1000\n"));
     env.git_loop(&["run", "free", "-f", "loop.toml"]).expect_code(10).expect_stderr("never stops anything");
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn a_check_sees_as_many_processors_as_the_contract_says() {
+    let env = TestEnv::new();
+    numbers(&env, "echo 1 > src/a\n", "");
+    let check = "n=$(nproc); echo \"fail nproc-$n\"; echo \"fail jobs-$CARGO_BUILD_JOBS\"; echo \"fail mine-$OMP_NUM_THREADS\"; echo fail it; echo done 4; exit 1\n";
+    env.write("check.sh", check);
+    env.commit("A check that counts");
+    let toml = std::fs::read_to_string(env.repo().join("loop.toml")).unwrap();
+    let at = toml.rfind("timeout = \"60s\"").unwrap();
+    let with = |count: u32| {
+        format!("{}cpus = {count}\nenv = {{ OMP_NUM_THREADS = \"3\" }}\n{}", &toml[..at], &toml[at..])
+    };
+    env.write("loop.toml", with(1));
+    // A rehearsal runs the check and keeps nothing.
+    let told = env.git_loop(&["start", "fix", "--dry-run", "--json"]).expect_code(0);
+    for test in ["nproc-1", "jobs-1", "mine-3"] {
+        assert!(told.stdout.contains(test), "{told:?}");
+    }
+    env.write("loop.toml", with(1024));
+    let refused = env.git_loop(&["run", "fix"]).expect_code(30);
+    assert!(refused.stderr.contains("check.cpus = 1024, and the runner has"), "{refused:?}");
+    env.write("loop.toml", with(0));
+    env.git_loop(&["start", "fix"]).expect_code(129).expect_stderr("check.cpus");
+}

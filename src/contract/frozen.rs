@@ -199,6 +199,9 @@ pub struct CheckTerms {
     pub env: BTreeMap<String, String>,
     /// Whether it runs elsewhere, and signed verdicts are brought.
     pub external: bool,
+    /// How many processors it sees; absent without a limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<u32>,
 }
 
 /// The second check that no worker can see.

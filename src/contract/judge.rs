@@ -40,6 +40,10 @@ pub struct Check {
     /// Environment variables of the check, with their values. They are part of the contract, which is public: no secrets.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
+    /// How many processors the check, and the holdout, see and are told to use. Without it as many as the runner has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 1024))]
+    pub cpus: Option<u32>,
 }
 
 impl Check {

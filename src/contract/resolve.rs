@@ -154,6 +154,7 @@ pub fn resolve(
             success_exit_code: file.check.success_exit_code,
             env: file.check.env.clone(),
             external: file.check.external,
+            cpus: file.check.cpus,
         },
         // Its folder is no part of the repository; whoever starts the loop looks at it.
         holdout: None,

@@ -47,6 +47,7 @@ const RANGES: &[Range] = &[
     },
     Range { term: "worker.idle_timeout_seconds", min: 1, max: DAY, of: |c| c.worker.idle_timeout_seconds },
     Range { term: "check.idle_timeout_seconds", min: 1, max: DAY, of: |c| c.check.idle_timeout_seconds },
+    Range { term: "check.cpus", min: 1, max: 1024, of: |c| c.check.cpus.map(u64::from) },
     Range {
         term: "holdout.timeout_seconds",
         min: 1,

@@ -515,6 +515,9 @@ fn can_have(adapter: sandbox::Adapter, contract: &Contract) -> std::result::Resu
     if adapter.has_image() {
         sandbox::has_image(adapter, image.as_deref())?;
     }
+    if let Some(count) = contract.check.cpus {
+        sandbox::cpus::can_have(count)?;
+    }
     if ![worker_network, check_network].iter().any(|terms| matches!(terms, NetworkTerms::Allow(_))) {
         return Ok(());
     }

@@ -159,6 +159,9 @@ impl Session<'_> {
         if role == Role::Worker {
             wanted_too.extend(caches(contract, &home));
         }
+        // A worker and a setup are not compared with anything.
+        let cpus = contract.check.cpus.filter(|_| matches!(role, Role::Check | Role::Holdout));
+        wanted_too.extend(cpus.map(sandbox::cpus::variables).unwrap_or_default());
         wanted_too.retain(|(name, _): &(OsString, OsString)| env.iter().all(|(there, _)| there != name));
         env.extend(wanted_too);
         let left = self.seconds_left().max(1);
@@ -172,6 +175,7 @@ impl Session<'_> {
             policy: Policy {
                 allow: wanted.network.rules(),
                 disk: Some(contract.sandbox.disk_bytes),
+                cpus,
                 writable,
                 readable,
                 image: contract.sandbox.image.clone(),

@@ -1,7 +1,7 @@
 //! What is told of a holdout, and what its end comes to: the same for the runner that saw it and for whoever verifies. Pure.
 
 use super::receipt::{HoldoutReceipt, RunReceipt};
-use super::rederive::{RederiveError, enforced_fits, fits, is_allowed, same};
+use super::rederive::{RederiveError, cpus_fit, enforced_fits, fits, is_allowed, same};
 use crate::contract::frozen::HoldoutTerms;
 use crate::contract::{Contract, ReportFormat};
 use crate::decide::HoldoutVerdict;
@@ -20,6 +20,7 @@ pub(super) fn holdout_fits(contract: &Contract, told: Option<&HoldoutReceipt>) -
     same("holdout.run.command", &fits(&terms.command, &told.run.command), &true)?;
     same("holdout.sandbox", &is_allowed(contract, &told.sandbox), &true)?;
     let network = &contract.sandbox.check_network;
+    cpus_fit("holdout.sandbox", Some(&told.sandbox), contract.check.cpus)?;
     enforced_fits("holdout.sandbox", Some(&told.sandbox), &told.run, network)?;
     same("holdout.failing", &(told.failing.is_some() && terms.format == ReportFormat::None), &false)?;
     same("holdout.problem", &told.problem.is_some(), &(told.verdict == HoldoutVerdict::NoVerdict))?;

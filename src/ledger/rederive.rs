@@ -333,6 +333,7 @@ fn consistent(contract: &Contract, receipt: &Receipt) -> Result<(), RederiveErro
         same("worker.run.command", &fits(&contract.worker.command, &worker.run.command), &true)?;
         let failed = worker.run.ended != "itself" || worker.run.exit_code != Some(0);
         same("worker.failure", &worker.failure.is_some(), &failed)?;
+        cpus_fit("sandbox.worker", receipt.sandbox.worker.as_ref(), None)?;
         enforced_fits(
             "sandbox.worker",
             receipt.sandbox.worker.as_ref(),
@@ -375,7 +376,17 @@ fn check_fits(
     for one in &check.runs {
         same("check.runs.run.command", &one.run.command, &check.run.command)?;
     }
+    cpus_fit("sandbox.check", enforced, contract.check.cpus)?;
     enforced_fits("sandbox.check", enforced, &check.run, &contract.sandbox.check_network)
+}
+
+/// Whether a command was held to as many processors as the contract says.
+pub(super) fn cpus_fit(
+    field: &'static str,
+    enforced: Option<&Enforcement>,
+    cpus: Option<u32>,
+) -> Result<(), RederiveError> {
+    enforced.map_or(Ok(()), |enforced| same(field, &enforced.cpus, &cpus))
 }
 
 /// Whether `found` is how `command` is run: the same words, but that the program is named by where it lies.

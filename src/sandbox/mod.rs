@@ -12,6 +12,7 @@
 //! | `container`, `profile` | the command lines of docker and podman; the profile of macOS's `sandbox-exec` |
 //! | [`egress`] and `proxy` | a network of named hosts only |
 //! | `disk` | what a command's folders hold |
+//! | [`cpus`] | how many processors a command sees |
 //!
 //! # What the `landlock` adapter does
 //!
@@ -33,6 +34,7 @@
 //! world may not, outside of `/etc`, in a folder that was granted.
 
 pub mod capture;
+pub mod cpus;
 pub mod egress;
 pub mod environment;
 pub mod shell;
@@ -227,6 +229,8 @@ pub struct Policy {
     /// How many bytes its writable folders may hold together; past that it is ended ([`Ended::DiskLimit`]). No file that it
     /// writes becomes larger, and what it has in memory in the place of folders does not, either.
     pub disk: Option<u64>,
+    /// How many processors it sees; without a number those of this process.
+    pub cpus: Option<u32>,
     /// Folders and files it may change. Each must exist; symlinks are followed.
     pub writable: Vec<PathBuf>,
     /// Folders and files it may read and execute, besides the system's. Those that do not exist, and those below a
@@ -245,6 +249,7 @@ impl Policy {
             network,
             allow: Vec::new(),
             disk: None,
+            cpus: None,
             writable: Vec::new(),
             readable: Vec::new(),
         }
@@ -372,6 +377,9 @@ pub struct Enforcement {
     pub process_tree: ProcessTree,
     /// The Landlock ABI in force.
     pub landlock_abi: Option<u32>,
+    /// How many processors it was held to; absent if it was not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cpus: Option<u32>,
 }
 
 /// Why a command could not be run. A command that ran and failed is an [`Outcome`].
@@ -516,6 +524,10 @@ pub fn run(command: &Command, policy: &Policy, interrupt: &AtomicBool) -> Result
     if cfg!(not(target_os = "linux")) && command.overlay.is_some() {
         let why = "overlays are a feature of Linux".into();
         return Err(SandboxError::AdapterUnavailable { adapter: policy.adapter, why });
+    }
+    if let Some(count) = policy.cpus {
+        cpus::can_have(count)
+            .map_err(|why| SandboxError::AdapterUnavailable { adapter: policy.adapter, why })?;
     }
     #[cfg(unix)]
     if policy.adapter.has_image() {

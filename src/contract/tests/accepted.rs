@@ -192,6 +192,7 @@ prop_compose! {
             success_exit_code: code,
             external: false,
             env: [("RUST_LOG".to_owned(), value)].into(),
+            cpus: junit.then_some(u32::from(code) + 1),
         }
     }
 }

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::{CLIENTS, Named};
-use crate::sandbox::{Adapter, Command, Network, Policy};
+use crate::sandbox::{Adapter, Command, Network, Policy, cpus};
 
 /// The most processes of one container.
 const PROCESSES: u32 = 4096;
@@ -79,6 +79,10 @@ pub(super) fn arguments(
     ]);
     if let Some(disk) = policy.disk {
         add(&["--ulimit", &format!("fsize={disk}")]);
+    }
+    if let Some(count) = policy.cpus {
+        let chosen = cpus::choose(count).map_err(io::Error::other)?;
+        add(&["--cpuset-cpus", &cpus::list_of(&chosen)]);
     }
     if policy.adapter == Adapter::Podman {
         // Besides `/tmp` it makes these writable, as large as the memory; and volumes that an image declares on the host's disk.
@@ -173,7 +177,11 @@ mod tests {
         --pull
         never \
         --name
-        git-loop-1 \
+        loop-fix-1 \
+        --label
+        git-loop.step=loop-fix \
+        --hostname
+        git-loop \
         --interactive \
         --network
         none \
@@ -190,8 +198,14 @@ mod tests {
         4096 \
         --memory
         17179869184 \
+        --stop-timeout
+        0 \
         --ulimit
         core=0 \
+        --ulimit
+        nofile=1024:1024 \
+        --ulimit
+        nproc=2048:2048 \
         --ulimit
         fsize=2147483648 \
         --user
@@ -231,6 +245,18 @@ mod tests {
         for secret in ["hunter2", "docker.sock", "--privileged", "--cap-add", "--volume"] {
             assert!(!docker.contains(secret) && !host.contains(secret), "{secret}");
         }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_number_of_processors_is_a_set_of_them() {
+        let mut policy = Policy::new(Adapter::Docker, Network::None);
+        policy.cpus = Some(1);
+        let words = arguments(&Command::new(["true"], "/w"), &policy, IMAGE, &name(), owner(0)).unwrap();
+        let at = words.iter().position(|word| word == "--cpuset-cpus").unwrap();
+        assert!(words[at + 1].to_str().unwrap().parse::<usize>().is_ok());
+        policy.cpus = Some(1 << 20);
+        assert!(arguments(&Command::new(["true"], "/w"), &policy, IMAGE, &name(), owner(0)).is_err());
     }
 
     #[test]

@@ -192,6 +192,7 @@ pub(super) fn run(
         capabilities_dropped: true,
         process_tree: ProcessTree::Container,
         landlock_abi: None,
+        cpus: policy.cpus,
     };
     Ok(outcome)
 }

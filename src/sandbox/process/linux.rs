@@ -21,7 +21,7 @@ use super::super::root::{self, Grants, c_text};
 use super::super::seccomp::{self, Closed, Runner};
 use super::super::{
     Adapter, Command, Enforcement, Exit, Network, NetworkEnforced, Outcome, Policy, ProcessTree, SETTLE,
-    SandboxError, UnixSockets, bwrap, landlock,
+    SandboxError, UnixSockets, bwrap, cpus, landlock,
 };
 use super::around::{Wrapper, proxy_variables, root_maps};
 use super::layers::receive_descriptor;
@@ -52,6 +52,8 @@ pub(in super::super) struct Layers {
     pub network: Network,
     /// The Landlock ABI to use, the kernel's or (in tests) an older one.
     pub abi: u32,
+    /// How many processors it is held to.
+    pub cpus: Option<u32>,
 }
 
 impl Layers {
@@ -96,6 +98,7 @@ impl Layers {
             capabilities_dropped: isolated,
             process_tree: if self.namespaces { ProcessTree::PidNamespace } else { ProcessTree::Subreaper },
             landlock_abi: (self.landlock() || scopes).then_some(abi),
+            cpus: self.cpus,
         }
     }
 
@@ -148,8 +151,15 @@ pub(in super::super) fn run(
     interrupt: &AtomicBool,
 ) -> Result<Outcome, SandboxError> {
     let (adapter, network, abi) = (policy.adapter, policy.network, landlock::abi());
-    let with =
-        |namespaces| run_with(command, file, policy, interrupt, Layers { adapter, namespaces, network, abi });
+    let with = |namespaces| {
+        run_with(
+            command,
+            file,
+            policy,
+            interrupt,
+            Layers { adapter, namespaces, network, abi, cpus: policy.cpus },
+        )
+    };
     let told = |refused: Refused| refused.told(command, file);
     if !matches!(adapter, Adapter::Landlock | Adapter::Bwrap | Adapter::None) {
         let why = "it is none of this system".to_owned();
@@ -377,6 +387,9 @@ fn start(
             maps = Some(if layers.bwrap() { root_maps() } else { identity_maps() });
         }
     }
+    let cpus = policy.cpus.map(cpus::choose).transpose();
+    let cpus = cpus.map_err(|why| SandboxError::AdapterUnavailable { adapter: layers.adapter, why })?;
+    let cpus = cpus.map(|cpus| cpus::set_of(&cpus));
     let mut plan = Plan {
         program: match wrapper.as_ref().and_then(|wrapper| wrapper.words.first()) {
             Some(bwrap) => text(bwrap, &|| "bubblewrap's path".into())?,
@@ -395,6 +408,7 @@ fn start(
         gate: gate.as_ref().map(|(_, theirs)| raw(theirs)),
         wrapped: wrapper.as_ref().map(Wrapper::plan),
         file_size: policy.disk,
+        cpus,
         trees: vec![-1; root.as_ref().map_or(0, |root| root.binds.len())],
         late_rules: if root.is_some() { landlock::late_rules(layers.abi).to_vec() } else { Vec::new() },
         root,

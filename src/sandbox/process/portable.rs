@@ -76,6 +76,7 @@ pub(in super::super) fn run(
             capabilities_dropped: false,
             process_tree: ProcessTree::ProcessGroup,
             landlock_abi: None,
+            cpus: None,
         },
     })
 }

@@ -159,6 +159,8 @@ pub(super) struct Plan {
     pub no_new_privs: bool,
     /// The largest file that may be written, in bytes.
     pub file_size: Option<u64>,
+    /// The processors that it may use.
+    pub cpus: Option<libc::cpu_set_t>,
     pub ruleset: Option<c_int>,
     pub late_rules: Vec<(&'static CStr, u64)>,
     pub filters: Vec<Vec<sock_filter>>,
@@ -336,6 +338,10 @@ unsafe fn become_command(plan: &mut Plan, supervisor: pid_t) -> Failure {
             if let Some(most) = plan.file_size {
                 let most = libc::rlimit { rlim_cur: most, rlim_max: most };
                 check(libc::setrlimit(libc::RLIMIT_FSIZE, &raw const most) == 0, Stage::Session)?;
+            }
+            if let Some(cpus) = &plan.cpus {
+                let size = size_of::<libc::cpu_set_t>();
+                check(libc::sched_setaffinity(0, size, cpus) == 0, Stage::Session)?;
             }
             if let Some(wrapped) = &plan.wrapped {
                 for fd in wrapped.inherit {

@@ -255,6 +255,23 @@ print(open('/proc/%d/comm' % os.getpid()).read().strip()[:6])";
 }
 
 #[test]
+fn a_number_of_processors_is_what_a_command_sees() {
+    for mut bench in Bench::all(Network::None) {
+        let before = bench.run(&bench.command(["true"])).enforced;
+        assert_eq!(before.cpus, None);
+        bench.policy.cpus = Some(1);
+        let outcome = bench.run(&bench.command(["nproc"]));
+        assert_eq!(outcome.stdout.whole.unwrap(), b"1\n", "{}", bench.policy.adapter);
+        assert_eq!(outcome.enforced.cpus, Some(1));
+        bench.policy.cpus = Some(1 << 20);
+        assert!(matches!(
+            bench.try_run(&bench.command(["nproc"])),
+            Err(SandboxError::AdapterUnavailable { why, .. }) if why.contains("check.cpus = 1048576")
+        ));
+    }
+}
+
+#[test]
 fn what_was_enforced_is_a_receipt() {
     for bench in Bench::all(Network::None) {
         let enforced = bench.run(&bench.command(["true"])).enforced;

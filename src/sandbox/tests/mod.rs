@@ -72,7 +72,8 @@ impl Bench {
 
     fn run_until(&self, command: &Command, interrupt: &AtomicBool) -> Result<Outcome, SandboxError> {
         let (adapter, network) = (self.policy.adapter, self.policy.network);
-        let layers = Layers { adapter, namespaces: self.namespaces, network, abi: self.abi };
+        let layers =
+            Layers { adapter, namespaces: self.namespaces, network, abi: self.abi, cpus: self.policy.cpus };
         run_layers(command, &self.policy, interrupt, layers)
     }
 
