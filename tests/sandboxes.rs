@@ -25,7 +25,7 @@ fn terms(env: &mut TestEnv, adapter: &str) -> String {
     if adapter == "podman" {
         let image = engine::podman(env).expect("it was asked for before");
         let scripts = env.root().join("scripts");
-        terms.push_str(&format!("image = \"{image}\"\nread_only = [\"{}\"]\n", scripts.display()));
+        terms += &format!("image = \"{image}\"\nread_only = [\"{}\"]\n", scripts.display());
     }
     terms
 }

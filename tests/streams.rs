@@ -174,6 +174,7 @@ fn a_gigabyte_of_output_costs_little_memory() {
     env.commit("A loud check");
     let mut command = env.command(env!("CARGO_BIN_EXE_git-loop"), env.repo());
     command.args(["run", "fix", "--once"]).env("SECRET_WORD", "open-sesame").stderr(Stdio::null());
+    #[expect(clippy::zombie_processes, reason = "it is waited for below, with what it has used")]
     let child = command.stdout(Stdio::null()).spawn().unwrap();
     let (mut status, pid) = (0, i32::try_from(child.id()).unwrap());
     // SAFETY: plain data, for the child that is ours and that nobody else waits for.
