@@ -1,6 +1,7 @@
 //! What a worker that is root inside of its sandbox cannot do, under each adapter that isolates; lists of hosts, caps and time-outs
 //! from the contract to the receipt.
 
+use std::fmt::Write as _;
 use std::io::{Read, Write};
 use std::net::TcpListener;
 
@@ -25,7 +26,7 @@ fn terms(env: &mut TestEnv, adapter: &str) -> String {
     if adapter == "podman" {
         let image = engine::podman(env).expect("it was asked for before");
         let scripts = env.root().join("scripts");
-        terms += &format!("image = \"{image}\"\nread_only = [\"{}\"]\n", scripts.display());
+        let _ = writeln!(terms, "image = \"{image}\"\nread_only = [\"{}\"]", scripts.display());
     }
     terms
 }
