@@ -123,7 +123,7 @@ fn measure(root: &Path, files: usize) -> [f64; COLUMNS.len()] {
                 "bench",
             )
             .expect("a worktree");
-            let options = CheckoutOptions { verify, unchanged: None };
+            let options = CheckoutOptions { verify, ..CheckoutOptions::default() };
             let (manifest, _) = checkout(&repo, tree, worktree.path(), options).expect("a checkout");
             note(&mut best, usize::from(verify), start);
             let start = Instant::now();

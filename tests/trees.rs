@@ -8,7 +8,7 @@ use crate::support::TestEnv;
 use crate::support::scenario::{HONEST, numbers};
 
 /// Whether overlays can be mounted here; where they must be, a machine without them fails the test.
-fn overlays(env: &TestEnv) -> bool {
+pub fn overlays(env: &TestEnv) -> bool {
     env.git(&["config", "loop.overlay", "on"]);
     let output = env.git_loop(&["start", "try", "-f", "loop.toml", "--dry-run"]);
     if output.code == 30 && output.stderr.contains("no overlay mounts") {

@@ -301,28 +301,38 @@ impl Session<'_> {
             &evidence_name(&format!("{environment}-check"), number),
         );
         let scratch = self.places.scratch(&name)?;
-        let linked = LinkedWorktree::create(
-            self.repo.gix(),
-            &self.places.worktrees,
-            &name,
-            head.0,
-            &format!("git-loop {} check", self.id),
-        )?;
         // Byte for byte the tree and nothing else: there is no `.git`, which would be a way back to the repository.
-        let filled = self.fill(trees, &linked, tree, For::Check)?;
+        let prepared = self.take_checks(&name, tree, trees)?;
+        let given = prepared.is_some();
+        let (linked, filled) = match prepared {
+            Some(prepared) => prepared,
+            None => {
+                let (repo, folder) = (self.repo.gix(), &self.places.worktrees);
+                let remark = format!("git-loop {} check", self.id);
+                let linked = LinkedWorktree::create(repo, folder, &name, head.0, &remark)?;
+                let filled = self.fill(trees, &linked, tree, For::Check)?;
+                (linked, filled)
+            }
+        };
         let report_path = check.report.as_ref().map(|report| linked.path().join(report));
-        let planted = report_path.as_ref().is_some_and(|path| fs::symlink_metadata(path).is_ok())
-            || check
-                .report
-                .as_ref()
-                .is_some_and(|report| filled.manifest.holds(report.as_str().into()) != Holds::Nothing);
+        // What the contract has copied in is looked at where it comes from.
+        let copied = |report: &String| -> Result<bool> { Ok(given && self.is_included(report)?) };
+        let planted = match (&check.report, &report_path) {
+            (Some(report), Some(path)) => fs::symlink_metadata(path).is_ok() && !copied(report)?,
+            _ => false,
+        } || check
+            .report
+            .as_ref()
+            .is_some_and(|report| filled.manifest.holds(report.as_str().into()) != Holds::Nothing);
         // A rehearsal keeps nothing: its terms are not those of a loop yet.
         let building_warm = number == 1
             && environment == BASELINE
             && contract.worktree.setup.is_none()
             && !contract.worktree.warm.is_empty()
             && !self.tip.id.0.is_null();
-        self.give_layers(linked.path(), &filled.manifest)?;
+        if !given {
+            self.give_layers(linked.path(), &filled.manifest)?;
+        }
 
         let toolchain = self.toolchain()?;
         let home = make_home(&scratch.path().join("home"), toolchain)?;
@@ -410,7 +420,7 @@ impl Session<'_> {
         if outcome.stderr.total > 0 {
             evidence.push(self.kept("check.stderr", &outcome.stderr));
         }
-        self.cleaner.remove(linked, scratch);
+        self.cleaner.remove(linked, Some(scratch));
         let (enforced, requests) = (Some(outcome.enforced), outcome.egress);
         Ok(CheckRun { receipt, capture, enforced, requests, evidence, interrupted })
     }

@@ -6,19 +6,24 @@
 //! all of it) never takes a changed file for one that it has built already.
 
 use std::cell::OnceCell;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
+
+use gix::bstr::{BStr, BString, ByteSlice};
 
 use super::iteration::random_id;
 use super::session::Session;
+use crate::contract::Contract;
+use crate::contract::file::History;
 use crate::error::{Error, Result};
 use crate::git::Overlays;
 use crate::oid::Oid;
 use crate::sandbox::{self, Adapter, Command, Network, Policy, shell};
 use crate::worktree::{
-    self, BaseIgnores, CheckoutOptions, Holds, Layer, LinkedWorktree, Manifest, Marks, Overlaid, Probe,
-    Snapshot, SnapshotOptions,
+    self, BaseIgnores, CheckoutOptions, Holds, Included, Layer, LinkedWorktree, Manifest, Marks, Overlaid,
+    Probe, SealOptions, Snapshot, SnapshotOptions, WarmLayers,
 };
 
 /// From so many files on a mount costs less than making the files (measured: `benches/worktree.rs`).
@@ -32,8 +37,10 @@ pub(super) struct Stock {
     base: OnceCell<Option<Base>>,
 }
 
+/// One checkout of the base that many worktrees lie on.
+#[derive(Debug, Clone)]
 struct Base {
-    layer: Layer,
+    layer: Arc<Layer>,
     marks: Marks,
 }
 
@@ -47,6 +54,7 @@ pub(super) enum For {
 }
 
 /// A worktree that has its content.
+#[derive(Debug)]
 pub(super) struct Filled {
     /// What was put there.
     pub manifest: Arc<Manifest>,
@@ -54,6 +62,11 @@ pub(super) struct Filled {
 }
 
 impl Filled {
+    /// A checkout.
+    pub fn whole(manifest: Manifest) -> Self {
+        Self { manifest: Arc::new(manifest), overlay: None }
+    }
+
     /// The overlay that the command is to be run with.
     pub fn overlay(&self) -> Option<sandbox::Overlay> {
         self.overlay.as_ref().map(|(_, overlay)| overlay.clone())
@@ -75,20 +88,33 @@ impl Filled {
     }
 }
 
-impl Session<'_> {
-    /// Fills the fresh worktree `linked` with `tree`, whose objects `trees` has.
-    pub(super) fn fill(
+/// What the fresh worktrees of a loop are made of and get; any thread can make one with it.
+#[derive(Debug, Clone)]
+pub(super) struct Supplies {
+    base: Option<Base>,
+    /// The warm folders by their names in a worktree.
+    folders: Vec<BString>,
+    warm: PathBuf,
+    /// The included files, if the contract has any.
+    included: Option<PathBuf>,
+    report: Option<String>,
+    history: History,
+    /// Where packs of bases are kept.
+    packs: PathBuf,
+}
+
+impl Supplies {
+    /// Fills the fresh worktree `linked` with `tree`, whose objects `trees` has. Gives up soon after `stop` is set.
+    pub fn fill(
         &self,
         trees: &gix::Repository,
         linked: &LinkedWorktree,
         tree: Oid,
         whose: For,
+        stop: Option<&AtomicBool>,
     ) -> Result<Filled> {
         let verify = whose == For::Check;
-        if let Some(base) = self.base_layer()?
-            // Without redirects a worker could not rename a folder, as between two disks; a check need not.
-            && (whose == For::Check || base.marks == Marks::Trusted)
-        {
+        if let Some(base) = self.base_for(whose) {
             let limit = base.layer.manifest().file_count() / DIFFERING + DIFFERING;
             let (layer, place) = (&base.layer, linked.path());
             let filled = Overlaid::fill(trees, layer, tree.0, place, base.marks, verify, limit)?;
@@ -103,18 +129,124 @@ impl Session<'_> {
             }
             linked.clear()?;
         }
-        let options = CheckoutOptions { verify, unchanged: None };
-        let (manifest, _) = worktree::checkout(trees, tree.0, linked.path(), options)?;
-        Ok(Filled { manifest: Arc::new(manifest), overlay: None })
+        let options = CheckoutOptions { verify, unchanged: None, stop };
+        Ok(Filled::whole(worktree::checkout(trees, tree.0, linked.path(), options)?.0))
+    }
+
+    /// The layer that worktrees of this kind lie on.
+    fn base_for(&self, whose: For) -> Option<&Base> {
+        // Without redirects a worker could not rename a folder, as between two disks; a check need not.
+        self.base.as_ref().filter(|base| whose == For::Check || base.marks == Marks::Trusted)
+    }
+
+    /// Whether worktrees of this kind are overlays, if nothing speaks against it.
+    pub fn overlays(&self, whose: For) -> bool {
+        self.base_for(whose).is_some()
     }
 
     /// Whether what is done to the worktree from outside can be done to its upper folder alone: nothing lies in the place of a
     /// warm folder or on the way to one, and no link on the way to the report.
     fn suits_overlay(&self, manifest: &Manifest) -> bool {
-        let contract = &self.tip.contract;
-        let holds = |path: &String| manifest.holds(path.as_str().into());
-        contract.worktree.warm.iter().all(|folder| holds(folder) == Holds::Nothing)
-            && contract.check.report.iter().all(|report| holds(report) != Holds::Blocked)
+        let holds = |path: &BString| manifest.holds(path.as_ref());
+        self.folders.iter().all(|folder| holds(folder) == Holds::Nothing)
+            && self.report.iter().all(|report| manifest.holds(report.as_str().into()) != Holds::Blocked)
+    }
+
+    /// Makes git work in the worker's worktree: on a throw-away repository, or on the real one, as the contract says.
+    pub fn open_history(
+        &self,
+        repo: &gix::Repository,
+        linked: &LinkedWorktree,
+        base: Oid,
+        manifest: &Manifest,
+    ) -> Result<()> {
+        match self.history {
+            History::Sealed => {
+                let options = SealOptions {
+                    cache: Some(&self.packs),
+                    identity: Some(("worker", "worker@git-loop.invalid")),
+                };
+                linked.seal(repo, base.0, manifest, &options)?;
+            }
+            History::Open => linked.link(manifest)?,
+        }
+        Ok(())
+    }
+
+    /// Gives a fresh worktree, which holds `tree`, its copies of everything, and gives what is left out. Where the tree has something in the
+    /// place of a folder or file, or a file or a link in the place of a folder above it, that one is: what it is worth then, the check
+    /// says.
+    pub fn give_layers(
+        &self,
+        place: &Path,
+        tree: &Manifest,
+        stop: Option<&AtomicBool>,
+    ) -> Result<Vec<BString>> {
+        let mut left_out: Vec<BString> = Vec::new();
+        if !self.folders.is_empty() && self.warm.exists() {
+            left_out.extend(WarmLayers::prepare(&self.warm, &self.folders)?.copy_to(place, stop)?.left_out);
+        }
+        if let Some(included) = &self.included {
+            left_out.extend(Included::find(included)?.copy_to(place, tree)?);
+        }
+        Ok(left_out)
+    }
+
+    /// Whether a worktree that was moved to `tree` still has all that [`Self::give_layers`] would give it, and nothing of the tree is in the place
+    /// of any.
+    pub fn are_given(&self, place: &Path, tree: &Manifest) -> Result<bool> {
+        let there = |path: &BStr| {
+            let on_disk =
+                gix::path::from_bstr(path).is_ok_and(|path| place.join(path).symlink_metadata().is_ok());
+            on_disk && tree.holds(path) == Holds::Nothing
+        };
+        let is_kept = |folder: &BString| {
+            gix::path::from_bstr(folder.as_bstr()).is_ok_and(|folder| self.warm.join(folder).is_dir())
+        };
+        if !self.folders.iter().filter(|folder| is_kept(folder)).all(|folder| there(folder.as_ref())) {
+            return Ok(false);
+        }
+        Ok(match &self.included {
+            Some(included) => Included::find(included)?.paths().all(there),
+            None => true,
+        })
+    }
+
+    /// Where a worktree may have something that its tree has not, of what it was given.
+    pub fn given(&self) -> Result<Vec<BString>> {
+        let mut given = self.folders.clone();
+        given.push(".git".into());
+        if let Some(included) = &self.included {
+            given.extend(Included::find(included)?.paths().map(ToOwned::to_owned));
+        }
+        Ok(given)
+    }
+}
+
+impl Session<'_> {
+    /// Fills the fresh worktree `linked` with `tree`, whose objects `trees` has.
+    pub(super) fn fill(
+        &self,
+        trees: &gix::Repository,
+        linked: &LinkedWorktree,
+        tree: Oid,
+        whose: For,
+    ) -> Result<Filled> {
+        self.supplies()?.fill(trees, linked, tree, whose, None)
+    }
+
+    /// What the fresh worktrees of this session are made with.
+    pub(super) fn supplies(&self) -> Result<Supplies> {
+        let Contract { worktree, check, sandbox, .. } = &*self.tip.contract;
+        Ok(Supplies {
+            base: self.base_layer()?.cloned(),
+            folders: self.warm_folders(),
+            warm: self.places.warm.clone(),
+            included: worktree.include.as_ref().map(|_| self.places.included.clone()),
+            report: check.report.clone(),
+            history: sandbox.worker_history,
+            packs: self.places.private.clone(),
+        })
     }
 
     /// The layer below all worktrees of this session, if there is one.
@@ -155,7 +287,7 @@ impl Session<'_> {
             ))
             .hint("wait until no loop runs; the next one makes it anew"));
         }
-        Ok(layer.map(|layer| Base { layer, marks }))
+        Ok(layer.map(|layer| Base { layer: Arc::new(layer), marks }))
     }
 
     /// Tries an overlay out, in the folder where the worktrees will be, with everything that is relied on.

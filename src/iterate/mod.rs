@@ -10,6 +10,7 @@
 //! | `baseline`, `iteration` | the check on the base; one iteration from checkpoint to record |
 //! | `commands` | the worker and the check as processes, and what they left |
 //! | `fresh` | what fills the fresh worktrees: an overlay or a checkout |
+//! | `ahead` | worktrees that are made before they are wanted, while a worker runs |
 //! | `warm` | what they get besides their trees: warm folders and included files |
 //! | `holdout` | the second check that no worker can see: its folder, where it may lie, its run |
 //! | `places`, `cleaner` | the folders of one environment, and their removal |
@@ -21,6 +22,7 @@
 //! | [`interrupt`], `watch` | Ctrl-C, SIGTERM and an operator's stop |
 
 pub mod advice;
+mod ahead;
 mod baseline;
 mod cleaner;
 mod commands;

@@ -5,6 +5,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gix::ObjectId;
@@ -28,6 +29,8 @@ pub struct CheckoutOptions<'a> {
     /// from, and a time before that build, they rebuild exactly what differs. One old time for *every* file would be
     /// a trap: a changed source would look built already, and a check would judge the code of before.
     pub unchanged: Option<(&'a Manifest, SystemTime)>,
+    /// Give up with [`WorktreeError::Stopped`] soon after this is set.
+    pub stop: Option<&'a AtomicBool>,
 }
 
 /// What a checkout did.
@@ -92,6 +95,9 @@ fn materialise(
     let times = Times::new(manifest, options.unchanged);
     let making = &*manifest;
     let made = pool::each(&units, locals, |local, unit| {
+        if options.stop.is_some_and(|stop| stop.load(Ordering::SeqCst)) {
+            return Err(WorktreeError::Stopped);
+        }
         make_files(local, making, unit, &root, dest, options.verify, &times)
     })?;
     let links = make_links(repo, making, &root, dest, options.verify, &times)?;

@@ -126,15 +126,15 @@ fn make(repo: &gix::Repository, tree: ObjectId, path: &Path) -> Result<Manifest,
     remove_all(&part)?;
     remove_all(path)?;
     fs::create_dir(&part).map_err(WorktreeError::io("make the folder", &part))?;
-    let (manifest, _) = checkout(repo, tree, &part, CheckoutOptions { verify: true, unchanged: None })?;
+    let (manifest, _) =
+        checkout(repo, tree, &part, CheckoutOptions { verify: true, ..CheckoutOptions::default() })?;
     fs::rename(&part, path).map_err(WorktreeError::io("name the layer", path))?;
     Ok(manifest)
 }
 
 /// Writes down how large a layer is; that it was used now, the file's time says.
 fn note(lock: &mut File, manifest: &Manifest) {
-    let bytes: u64 =
-        manifest.dirs.iter().flat_map(|dir| &dir.entries).filter_map(|entry| Some(entry.stat?.size)).sum();
+    let bytes = manifest.bytes();
     let written = lock
         .set_len(0)
         .and_then(|()| lock.seek(SeekFrom::Start(0)))

@@ -134,6 +134,11 @@ impl Manifest {
         self.dirs[0].files
     }
 
+    /// Bytes of all files that were checked out.
+    pub fn bytes(&self) -> u64 {
+        self.dirs.iter().flat_map(|dir| &dir.entries).filter_map(|entry| Some(entry.stat?.size)).sum()
+    }
+
     /// Finds a name in a directory, as a file or as a tree.
     pub(super) fn find(&self, dir: usize, name: &BStr) -> Option<&Entry> {
         let entries = &self.dirs[dir].entries;

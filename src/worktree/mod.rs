@@ -12,7 +12,9 @@
 //! 6. [`LinkedWorktree::remove`] removes it, whatever happened to it.
 
 mod access;
+mod ahead;
 mod checkout;
+mod difference;
 mod digest;
 mod error;
 mod ignore;
@@ -40,6 +42,7 @@ pub fn free_bytes(path: &std::path::Path) -> Option<u64> {
     sys::free_bytes(path).ok()
 }
 
+pub use ahead::{advance, is_as_made};
 pub use checkout::{CheckoutOptions, CheckoutStats, checkout};
 pub use digest::{FolderDigest, digest_file, digest_folder};
 pub use error::WorktreeError;

@@ -187,6 +187,15 @@ impl LinkedWorktree {
         fs::create_dir(&self.place).map_err(WorktreeError::io("make the folder", &self.place))
     }
 
+    /// Makes `head` the commit that git shows, and takes away what [`Self::link`] or [`Self::seal`] made: either is to be called anew.
+    pub fn move_to(&self, head: ObjectId) -> Result<(), WorktreeError> {
+        remove_all(&self.place.join(".git"))?;
+        remove_all(&self.admin.join("index"))?;
+        let (path, new) = (self.admin.join("HEAD"), self.admin.join("HEAD.new"));
+        write_new(&new, &[head.to_string().as_bytes(), b"\n"])?;
+        fs::rename(&new, &path).map_err(WorktreeError::io("write", &path))
+    }
+
     /// Removes the folder and the registration, whatever was done to either. Everything is tried; the first failure
     /// is returned, and what is left is found by [`reclaim`](super::reclaim()) once this process has ended.
     pub fn remove(mut self) -> Result<(), WorktreeError> {

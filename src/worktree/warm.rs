@@ -71,8 +71,8 @@ impl WarmLayers {
     }
 
     /// Copies every folder into the worktree at `place`, unless something is in its way there. No link on the way is
-    /// followed, and nothing that is there is changed.
-    pub fn copy_to(&self, place: &Path) -> Result<Layered, WorktreeError> {
+    /// followed, and nothing that is there is changed. Gives up with [`WorktreeError::Stopped`] soon after `stop` is set.
+    pub fn copy_to(&self, place: &Path, stop: Option<&AtomicBool>) -> Result<Layered, WorktreeError> {
         let from_root =
             Dir::open(&self.source).map_err(WorktreeError::io("open the folder", &self.source))?;
         let to_root = Dir::open(place).map_err(WorktreeError::io("open the folder", place))?;
@@ -96,7 +96,8 @@ impl WarmLayers {
                 }
                 Err(error) => return Err(fail_to(error)),
             };
-            let copied = copy_dir(&from, &to, &self.source.join(super::error::to_path(folder.as_ref())))?;
+            let source = self.source.join(super::error::to_path(folder.as_ref()));
+            let copied = copy_dir(&from, &to, &source, stop)?;
             done.stats.files += copied.files;
             done.stats.shared += copied.shared;
             done.stats.bytes += copied.bytes;
@@ -123,7 +124,7 @@ pub fn copy_on_write(source: &Path, target: &Path) -> Result<CopyStats, Worktree
     let from = Dir::open(source).map_err(WorktreeError::io("open the folder", source))?;
     fs::create_dir(target).map_err(WorktreeError::io("make the folder", target))?;
     let to = Dir::open(target).map_err(WorktreeError::io("open the folder", target))?;
-    copy_dir(&from, &to, source)
+    copy_dir(&from, &to, source, None)
 }
 
 /// Copies one file to a new one, with its mode and modification time; blocks are shared where possible.
@@ -157,7 +158,12 @@ struct Folder {
     files: Vec<BString>,
 }
 
-fn copy_dir(from: &Dir, to: &Dir, source: &Path) -> Result<CopyStats, WorktreeError> {
+fn copy_dir(
+    from: &Dir,
+    to: &Dir,
+    source: &Path,
+    stop: Option<&AtomicBool>,
+) -> Result<CopyStats, WorktreeError> {
     let mut folders = Vec::new();
     let mut links = Vec::new();
     plan(from, to, source, b"".as_bstr(), 0, &mut folders, &mut links)?;
@@ -178,6 +184,9 @@ fn copy_dir(from: &Dir, to: &Dir, source: &Path) -> Result<CopyStats, WorktreeEr
         let to = to.open_path(path).map_err(fail)?;
         let mut twins_here = Vec::new();
         for name in *files {
+            if stop.is_some_and(|stop| stop.load(Ordering::SeqCst)) {
+                return Err(WorktreeError::Stopped);
+            }
             let at = join(path, name.as_ref());
             let fail = |error| WorktreeError::io_below("copy", source, at.as_ref())(error);
             let file = from.open_file(name.as_ref()).map_err(fail)?;

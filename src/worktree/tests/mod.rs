@@ -114,7 +114,7 @@ impl Sandbox {
     /// A fresh folder with a tree in it.
     fn check_out(&self, rev: &str) -> (PathBuf, Manifest) {
         let place = tempfile::tempdir_in(self.places()).unwrap().keep();
-        let options = CheckoutOptions { verify: true, unchanged: None };
+        let options = CheckoutOptions { verify: true, ..CheckoutOptions::default() };
         let (manifest, _) = checkout(&self.open(), self.id(rev), &place, options).unwrap();
         (place, manifest)
     }
