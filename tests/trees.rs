@@ -481,3 +481,72 @@ fn relative_worktrees_are_no_reason_to_refuse() {
     );
     output.expect_code(10);
 }
+
+/// A tree that is larger than what a loop is about: the worktrees hold a part of it, and the candidate all of it.
+#[test]
+fn a_part_of_a_tree_is_checked_out_and_the_rest_stays_as_it_is_in_every_candidate() {
+    let worker = r#"find . -name .git -prune -o -type f -print | sort > src/seen-$GIT_LOOP_ITERATION
+test -z "$(git status --porcelain -uno)" || echo dirty > src/dirty
+case "$GIT_LOOP_ITERATION" in
+  1) echo 1 > src/a; mkdir -p docs/deep; echo new > docs/new; echo changed > docs/deep/b ;;
+  2) test "$(cat docs/deep/b)" = changed || exit 1; rm docs/new; echo 2 > src/b ;;
+  *) echo 3 > src/c; rm -r docs; ls -R . > src/listing ;;
+esac"#;
+    let mut trees = Vec::new();
+    for overlay in ["on", "off"] {
+        let env = TestEnv::new();
+        numbers(&env, worker, "\n[worktree]\nsparse = [\"src/**\", \"!src/large/**\"]\n");
+        for path in ["docs/deep/b", "docs/c", "src/large/d", "src/large/e", "lib/x", "tests/deep/frozen"] {
+            env.write(path, format!("{path}\n"));
+        }
+        env.commit("More");
+        let toml = fs::read_to_string(env.repo().join("loop.toml")).unwrap();
+        env.write("loop.toml", toml.replace("mutable = [\"src/**\"]", "mutable = [\"src/**\", \"docs/**\"]"));
+        let check = fs::read_to_string(env.repo().join("check.sh")).unwrap();
+        env.write(
+            "check.sh",
+            format!("test ! -e lib && test ! -e src/large && test -e tests/deep/frozen || exit 3\n{check}"),
+        );
+        env.commit("A check that looks around");
+        if overlay == "on" && !overlays(&env) {
+            return;
+        }
+        env.git(&["config", "loop.overlay", overlay]);
+        let output = env.git_loop(&["run", "fix", "-f", "loop.toml"]).expect_code(10);
+        assert!(output.stderr.contains("worktree.sparse leaves out"), "{output:?}");
+        env.git_loop(&["verify", "fix"]).expect_code(0);
+        let head = |path: &str| env.git(&["show", &format!("refs/loops/fix/head:{path}")]);
+        assert_eq!(
+            head("src/seen-1"),
+            "./check.sh\n./src/a\n./src/b\n./src/c\n./src/seen-1\n./tests/deep/frozen\n./tests/expected"
+        );
+        // What was changed since the base is in sight, wherever it lies.
+        assert!(head("src/seen-2").contains("./docs/deep/b\n./docs/new\n"), "{}", head("src/seen-2"));
+        assert_eq!(head("lib/x"), "lib/x");
+        let files = env.git(&["ls-tree", "-r", "--name-only", "refs/loops/fix/head"]);
+        // The last iteration removed all that it saw of `docs`.
+        assert!(
+            files.contains("docs/c\n") && !files.contains("docs/deep") && !files.contains("dirty"),
+            "{files}"
+        );
+        assert!(files.contains("src/large/d\nsrc/large/e\n"), "{files}");
+        let context = env.git(&["show", "refs/loops/fix/ledger~1:evidence/context.md"]);
+        assert!(context.contains("files that are not here stay as they are"), "{context}");
+        trees.push(env.git(&["rev-parse", "refs/loops/fix/head^{tree}"]));
+        env.git_loop(&["prune"]).expect_code(0);
+        assert_eq!(left(&env), [""; 0]);
+    }
+    assert_eq!(trees[0], trees[1]);
+}
+
+#[test]
+fn a_file_beside_the_part_that_is_checked_out_is_a_change_like_any_other() {
+    let env = TestEnv::new();
+    numbers(&env, "echo 1 > src/a; mkdir lib; echo mine > lib/x", "\n[worktree]\nsparse = [\"src/**\"]\n");
+    env.write("lib/x", "theirs\n");
+    env.commit("Library");
+    env.git_loop(&["run", "fix", "-f", "loop.toml", "--once"]);
+    let receipt = receipt(&env, 1);
+    assert_eq!(receipt["decision"]["outcome_reason"], "outside_mutable_paths", "{receipt}");
+    assert!(receipt["guards"]["outside"].to_string().contains("lib/x"), "{receipt}");
+}

@@ -6,6 +6,7 @@
 //! all of it) never takes a changed file for one that it has built already.
 
 use std::cell::OnceCell;
+use std::collections::{BTreeSet, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -15,15 +16,16 @@ use gix::bstr::{BStr, BString, ByteSlice};
 
 use super::iteration::random_id;
 use super::session::Session;
-use crate::contract::Contract;
 use crate::contract::file::History;
+use crate::contract::{CommandLine, Contract};
 use crate::error::{Error, Result};
 use crate::git::Overlays;
+use crate::guard::PathSet;
 use crate::oid::Oid;
 use crate::sandbox::{self, Adapter, Command, Network, Policy, shell};
 use crate::worktree::{
     self, BaseIgnores, CheckoutOptions, Holds, Included, Layer, LinkedWorktree, Manifest, Marks, Overlaid,
-    Probe, SealOptions, Snapshot, SnapshotOptions, WarmLayers,
+    Probe, SealOptions, Selection, Snapshot, SnapshotOptions, WarmLayers,
 };
 
 /// From so many files on a mount costs less than making the files (measured: `benches/worktree.rs`).
@@ -35,6 +37,7 @@ const DIFFERING: usize = 4;
 #[derive(Default)]
 pub(super) struct Stock {
     base: OnceCell<Option<Base>>,
+    selection: OnceCell<Option<Selection>>,
 }
 
 /// One checkout of the base that many worktrees lie on.
@@ -92,6 +95,8 @@ impl Filled {
 #[derive(Debug, Clone)]
 pub(super) struct Supplies {
     base: Option<Base>,
+    /// What of a tree is checked out, where not all is.
+    selection: Option<Selection>,
     /// The warm folders by their names in a worktree.
     folders: Vec<BString>,
     warm: PathBuf,
@@ -129,7 +134,8 @@ impl Supplies {
             }
             linked.clear()?;
         }
-        let options = CheckoutOptions { verify, unchanged: None, stop };
+        let selection = self.selection.as_ref();
+        let options = CheckoutOptions { verify, unchanged: None, selection, stop };
         Ok(Filled::whole(worktree::checkout(trees, tree.0, linked.path(), options)?.0))
     }
 
@@ -240,6 +246,7 @@ impl Session<'_> {
         let Contract { worktree, check, sandbox, .. } = &*self.tip.contract;
         Ok(Supplies {
             base: self.base_layer()?.cloned(),
+            selection: self.selection()?.cloned(),
             folders: self.warm_folders(),
             warm: self.places.warm.clone(),
             included: worktree.include.as_ref().map(|_| self.places.included.clone()),
@@ -247,6 +254,35 @@ impl Session<'_> {
             history: sandbox.worker_history,
             packs: self.places.private.clone(),
         })
+    }
+
+    /// What worktrees hold of their trees, where the contract does not let them hold everything: what its patterns match, and what the check needs.
+    fn selection(&self) -> Result<Option<&Selection>> {
+        if let Some(found) = self.stock.selection.get() {
+            return Ok(found.as_ref());
+        }
+        let found = self.make_selection()?;
+        Ok(self.stock.selection.get_or_init(|| found).as_ref())
+    }
+
+    fn make_selection(&self) -> Result<Option<Selection>> {
+        let contract = &self.tip.contract;
+        let patterns = &contract.worktree.sparse;
+        if patterns.is_empty() {
+            return Ok(None);
+        }
+        let named = named_files(contract);
+        let name = crate::canonical::sha256_of(&(contract.base, &contract.paths.check, patterns, &named));
+        let sparse = PathSet::parse(patterns)?;
+        let check = self.guards.sets.check.clone();
+        let frozen: HashSet<BString> = self.guards.frozen.paths().map(ToOwned::to_owned).collect();
+        let base = Manifest::read(self.repo.gix(), contract.base.tree.0, false)?;
+        Ok(Some(Selection::new(&name[..16], base, move |path| {
+            sparse.matches(path)
+                || check.matches_folded(path)
+                || frozen.contains(path)
+                || path.to_str().is_ok_and(|path| named.contains(path))
+        })))
     }
 
     /// The layer below all worktrees of this session, if there is one.
@@ -265,7 +301,10 @@ impl Session<'_> {
         }
         let tree = self.tip.contract.base.tree.0;
         let repo = self.repo.gix();
-        if wanted == Overlays::Auto && Manifest::read(repo, tree, false)?.file_count() < WORTH_AN_OVERLAY {
+        let selection = self.selection()?;
+        if wanted == Overlays::Auto
+            && Manifest::read_selected(repo, tree, false, selection)?.file_count() < WORTH_AN_OVERLAY
+        {
             return Ok(None);
         }
         let Some(marks) = self.overlay_marks()? else {
@@ -278,7 +317,7 @@ impl Session<'_> {
             }
             return Ok(None);
         };
-        let layer = Layer::obtain(repo, &self.places.worktrees, tree)?;
+        let layer = Layer::obtain(repo, &self.places.worktrees, tree, selection)?;
         if layer.is_none() && wanted == Overlays::On {
             let folder = self.places.worktrees.join("layers").join(tree.to_string());
             return Err(Error::workspace(format!(
@@ -318,4 +357,16 @@ impl Session<'_> {
         }
         Ok(None)
     }
+}
+
+/// The words of a contract's commands that may name a file of the tree, and where the report is to be.
+fn named_files(contract: &Contract) -> BTreeSet<String> {
+    let setup = contract.worktree.setup.as_ref().map(|setup| &setup.command);
+    let commands = [&contract.worker.command, &contract.check.command].into_iter().chain(setup);
+    let words = commands.flat_map(|command| match command {
+        CommandLine::Exec(words) => words.clone(),
+        CommandLine::Shell(line) => line.split_whitespace().map(ToOwned::to_owned).collect(),
+    });
+    let named = words.map(|word| word.strip_prefix("./").map_or_else(|| word.clone(), ToOwned::to_owned));
+    named.chain(contract.check.report.clone()).collect()
 }

@@ -77,7 +77,7 @@ pub fn advance(
     if from.tree() == tree {
         return Ok(from.clone());
     }
-    let mut to = Manifest::read(repo, tree, verify)?;
+    let mut to = Manifest::read_selected(repo, tree, verify, from.selection())?;
     Difference::new(repo, from, place, verify, How::InPlace).make(&mut to)?;
     to.note_times();
     Ok(to)

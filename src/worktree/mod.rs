@@ -31,6 +31,7 @@ mod reclaim;
 mod registration;
 mod remove;
 pub mod sealed;
+mod selection;
 mod snapshot;
 mod sys;
 #[cfg(all(test, unix))]
@@ -57,6 +58,7 @@ pub use reclaim::{Reclaimed, reclaim};
 pub use registration::{LinkedWorktree, NAME_PREFIX, worktree_folder, worktree_name};
 pub use remove::remove_all;
 pub use sealed::SealOptions;
+pub use selection::Selection;
 pub use snapshot::{
     Snapshot, SnapshotOptions, SnapshotStats, Violation, ViolationKind, snapshot, snapshot_overlaid,
 };

@@ -83,7 +83,7 @@ pub enum Lies<'a> {
 }
 
 impl Overlaid {
-    /// Fills the empty folder `place` so that an overlay of it over `layer` shows exactly `tree`. The manifest knows what
+    /// Fills the empty folder `place` so that an overlay of it over `layer` shows exactly `tree`, or the part of it that the layer is a part of its tree by. The manifest knows what
     /// `stat` will say of each file there. With `verify` each object is hashed again; those of the layer were.
     ///
     /// `None` if more than `limit` paths differ: then a whole checkout is worth it.
@@ -105,11 +105,13 @@ impl Overlaid {
         if tree == layer.manifest().tree() {
             return Ok(Some((overlaid, layer.manifest().clone())));
         }
-        let mut manifest = Manifest::read(repo, tree, verify)?;
+        let selection = layer.manifest().selection();
+        let mut manifest = Manifest::read_selected(repo, tree, verify, selection)?;
         if differences(layer.manifest(), &manifest, 0, 0) > limit {
             return Ok(None);
         }
         Difference::new(repo, layer.manifest(), place, verify, How::Above).make(&mut manifest)?;
+        manifest.note_in_whole();
         Ok(Some((overlaid, Arc::new(manifest))))
     }
 

@@ -6,7 +6,7 @@
 //! moved and says where it lay (`redirect`). The last two cannot be set from inside: overlayfs keeps these names to
 //! itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gix::bstr::{BStr, BString, ByteSlice};
 use gix::objs::tree::EntryKind;
@@ -91,6 +91,8 @@ impl<'a> Merge<'a> {
         let at = self.walk.nodes.len();
         self.walk.count(names.len())?;
         self.walk.nodes.push(Node { path, known, entries: Vec::with_capacity(names.len()) });
+        let all: BTreeSet<BString> =
+            if self.walk.known.dirs[0].partial { names.keys().cloned().collect() } else { BTreeSet::new() };
         for (name, seen) in names {
             let what = match seen {
                 Seen::Upper(found, below) => self.changed(at, place, &found, below, ignored, depth)?,
@@ -100,6 +102,7 @@ impl<'a> Merge<'a> {
                 self.walk.nodes[at].entries.push(Found { name, what });
             }
         }
+        self.walk.keep_absent(at, &|name| all.contains(name))?;
         Ok(at)
     }
 
@@ -206,6 +209,9 @@ impl<'a> Merge<'a> {
         let known = known.filter(|known| known.mode.is_tree()).map(|known| known.dir);
         if let (None, Some(lower), Some(dir)) = (place.upper, place.lower, known)
             && self.lower.dirs[lower].tree == self.walk.known.dirs[dir].tree
+            // Of two folders with one tree other parts may be checked out.
+            && (!self.lower.dirs[lower].partial || self.lower.dirs[lower].path == path)
+            && (!self.walk.known.dirs[dir].partial || self.lower.dirs[lower].path == path)
         {
             // All of it is tracked, so no rule can leave anything out.
             let Manifest { dirs, .. } = self.lower;

@@ -5,6 +5,7 @@ mod linked;
 mod overlays;
 mod sealed_history;
 mod snapshots;
+mod sparse;
 mod trees;
 mod warm_layers;
 

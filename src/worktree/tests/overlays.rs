@@ -137,7 +137,7 @@ fn base(sandbox: &Sandbox) {
 }
 
 fn layer(sandbox: &Sandbox, rev: &str) -> Layer {
-    Layer::obtain(&sandbox.open(), &sandbox.places(), sandbox.id(rev)).unwrap().unwrap()
+    Layer::obtain(&sandbox.open(), &sandbox.places(), sandbox.id(rev), None).unwrap().unwrap()
 }
 
 fn any_path() -> impl Strategy<Value = String> {
@@ -407,7 +407,9 @@ fn loops_on_one_base_share_its_layer_and_do_not_wait_for_each_other() {
     // One that is damaged and in use is neither used nor taken away from under those who use it.
     let held = layer(&sandbox, "HEAD^{tree}");
     fs::write(held.path().join("f"), "damaged\n").unwrap();
-    assert!(Layer::obtain(&sandbox.open(), &sandbox.places(), sandbox.id("HEAD^{tree}")).unwrap().is_none());
+    assert!(
+        Layer::obtain(&sandbox.open(), &sandbox.places(), sandbox.id("HEAD^{tree}"), None).unwrap().is_none()
+    );
     assert_eq!(fs::read(held.path().join("f")).unwrap(), b"damaged\n");
 }
 

@@ -275,12 +275,12 @@ proptest! {
 }
 
 /// A few names that are files, programs, links and folders of each other in turn.
-fn some_tree() -> impl Strategy<Value = Vec<(String, u8)>> {
+pub(super) fn some_tree() -> impl Strategy<Value = Vec<(String, u8)>> {
     proptest::collection::vec(("(a|b|c)(/(a|b|c)){0,2}", 0_u8..6), 0..8)
 }
 
 /// Writes files into the work tree, as far as one is not in the way of another, and commits.
-fn commit_some(sandbox: &Sandbox, files: &[(String, u8)]) -> ObjectId {
+pub(super) fn commit_some(sandbox: &Sandbox, files: &[(String, u8)]) -> ObjectId {
     for entry in fs::read_dir(sandbox.path("repo")).unwrap().map(|entry| entry.unwrap().path()) {
         if !entry.ends_with(".git") {
             crate::worktree::remove_all(&entry).unwrap();
