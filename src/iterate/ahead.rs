@@ -117,7 +117,7 @@ impl Plan {
         if whose == For::Worker {
             self.supplies.open_history(repo, &linked, head, &filled.manifest)?;
         }
-        let left_out = self.supplies.give_layers(linked.path(), &filled.manifest, stop)?;
+        let left_out = self.supplies.give_layers(linked.path(), &filled, stop)?;
         self.has_room(0)?;
         Ok(Prepared { linked, filled, head, left_out })
     }

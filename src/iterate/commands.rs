@@ -331,7 +331,7 @@ impl Session<'_> {
             && !contract.worktree.warm.is_empty()
             && !self.tip.id.0.is_null();
         if !given {
-            self.give_layers(linked.path(), &filled.manifest)?;
+            self.give_layers(linked.path(), &filled)?;
         }
 
         let toolchain = self.toolchain()?;

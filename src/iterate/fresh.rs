@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use gix::bstr::{BStr, BString, ByteSlice};
 
+use super::commands::is_plain;
 use super::iteration::random_id;
 use super::session::Session;
 use crate::contract::file::History;
@@ -124,9 +125,11 @@ impl Supplies {
             let (layer, place) = (&base.layer, linked.path());
             let filled = Overlaid::fill(trees, layer, tree.0, place, base.marks, verify, limit)?;
             if let Some((overlaid, manifest)) = filled.filter(|(_, manifest)| self.suits_overlay(manifest)) {
+                let below = base.marks == Marks::Trusted && self.may_lie_below(&overlaid, &manifest)?;
+                let overlaid = if below { overlaid.with_warm(&self.warm) } else { overlaid };
                 let overlay = sandbox::Overlay {
                     upper: place.to_path_buf(),
-                    lower: vec![layer.path().to_path_buf()],
+                    lower: overlaid.layers(),
                     work: linked.make_work()?,
                     user_marks: base.marks == Marks::User,
                 };
@@ -148,6 +151,16 @@ impl Supplies {
     /// Whether worktrees of this kind are overlays, if nothing speaks against it.
     pub fn overlays(&self, whose: For) -> bool {
         self.base_for(whose).is_some()
+    }
+
+    /// Whether the warm folders can be the lowest layer of an overlay, so that nobody need copy them: nothing else lies there, nothing hides
+    /// them, and the way to the report leads through no link of theirs. Without redirects a folder of theirs could not be renamed.
+    fn may_lie_below(&self, overlaid: &Overlaid, tree: &Manifest) -> Result<bool> {
+        Ok(!self.folders.is_empty()
+            && self.warm.exists()
+            && worktree::is_nothing_but(&self.warm, &self.folders)?
+            && self.folders.iter().all(|folder| overlaid.shows_below(folder.as_ref(), tree))
+            && self.report.iter().all(|report| is_plain(&self.warm, report)))
     }
 
     /// Whether what is done to the worktree from outside can be done to its upper folder alone: nothing lies in the place of a
@@ -179,17 +192,19 @@ impl Supplies {
         Ok(())
     }
 
-    /// Gives a fresh worktree, which holds `tree`, its copies of everything, and gives what is left out. Where the tree has something in the
+    /// Gives a fresh worktree its copies of everything that is not mounted below it, and gives what is left out. Where its tree has something in the
     /// place of a folder or file, or a file or a link in the place of a folder above it, that one is: what it is worth then, the check
     /// says.
     pub fn give_layers(
         &self,
         place: &Path,
-        tree: &Manifest,
+        filled: &Filled,
         stop: Option<&AtomicBool>,
     ) -> Result<Vec<BString>> {
+        let tree = &filled.manifest;
         let mut left_out: Vec<BString> = Vec::new();
-        if !self.folders.is_empty() && self.warm.exists() {
+        let mounted = filled.overlaid().is_some_and(|overlaid| overlaid.warm().is_some());
+        if !mounted && !self.folders.is_empty() && self.warm.exists() {
             left_out.extend(WarmLayers::prepare(&self.warm, &self.folders)?.copy_to(place, stop)?.left_out);
         }
         if let Some(included) = &self.included {

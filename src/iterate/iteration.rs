@@ -193,7 +193,7 @@ impl Session<'_> {
                 let linked = LinkedWorktree::create(repo, folder, &name, draft.base.0, &remark)?;
                 let filled = self.fill(repo, &linked, Oid(base_tree), For::Worker)?;
                 self.supplies()?.open_history(repo, &linked, draft.base, &filled.manifest)?;
-                self.give_layers(linked.path(), &filled.manifest)?;
+                self.give_layers(linked.path(), &filled)?;
                 (linked, filled)
             }
         };

@@ -11,7 +11,7 @@ use gix::bstr::{BString, ByteSlice};
 use super::commands::{
     BASELINE, SOURCE_DATE_EPOCH, failure, is_inside, is_plain, make_home, run_receipt, search_dirs,
 };
-use super::fresh::For;
+use super::fresh::{Filled, For};
 use super::session::Session;
 use crate::contract::SetupTerms;
 use crate::error::{Error, Result, ResultExt};
@@ -113,9 +113,9 @@ impl Session<'_> {
         Ok(receipt)
     }
 
-    /// Gives a fresh worktree, which holds `tree`, its copies of everything, and says what is left out.
-    pub(super) fn give_layers(&self, place: &Path, tree: &Manifest) -> Result<()> {
-        self.tell_left_out(&self.supplies()?.give_layers(place, tree, None)?);
+    /// Gives a fresh worktree its copies of everything, and says what is left out.
+    pub(super) fn give_layers(&self, place: &Path, filled: &Filled) -> Result<()> {
+        self.tell_left_out(&self.supplies()?.give_layers(place, filled, None)?);
         Ok(())
     }
 
@@ -163,7 +163,7 @@ impl Session<'_> {
         let (repo, folder) = (self.repo.gix(), &self.places.worktrees);
         let linked = LinkedWorktree::create(repo, folder, &name, contract.base.commit.0, &remark)?;
         let filled = self.fill(repo, &linked, contract.base.tree, For::Check)?;
-        self.give_layers(linked.path(), &filled.manifest)?;
+        self.give_layers(linked.path(), &filled)?;
         let toolchain = self.toolchain()?;
         let home = make_home(&scratch.path().join("home"), toolchain)?;
         let system_dirs = shell::trusted_dirs();

@@ -63,4 +63,4 @@ pub use snapshot::{
     Snapshot, SnapshotOptions, SnapshotStats, Violation, ViolationKind, snapshot, snapshot_overlaid,
 };
 pub use sys::{Stat, Time};
-pub use warm::{CopyStats, Layered, WarmLayers, copy_on_write};
+pub use warm::{CopyStats, Layered, WarmLayers, copy_on_write, is_nothing_but};

@@ -68,6 +68,8 @@ pub struct Overlaid {
     place: PathBuf,
     layer: Arc<Manifest>,
     lower: PathBuf,
+    /// The folder of the warm folders, if they lie below the layer.
+    warm: Option<PathBuf>,
     marks: Marks,
 }
 
@@ -100,6 +102,7 @@ impl Overlaid {
             place: place.to_owned(),
             layer: layer.manifest().clone(),
             lower: layer.path().to_owned(),
+            warm: None,
             marks,
         };
         if tree == layer.manifest().tree() {
@@ -123,6 +126,29 @@ impl Overlaid {
     /// The folder of the layer.
     pub fn lower(&self) -> &Path {
         &self.lower
+    }
+
+    /// Says that the folder `warm` is to be mounted below the layer: what lies in it is not part of the tree.
+    #[must_use]
+    pub fn with_warm(self, warm: &Path) -> Self {
+        Self { warm: Some(warm.to_owned()), ..self }
+    }
+
+    /// The folder below the layer.
+    pub fn warm(&self) -> Option<&Path> {
+        self.warm.as_deref()
+    }
+
+    /// The layers as they are to be mounted, the uppermost first.
+    pub fn layers(&self) -> Vec<PathBuf> {
+        std::iter::once(self.lower.clone()).chain(self.warm.clone()).collect()
+    }
+
+    /// Whether the folders on the way to `path` show what lies below the layer: the tree has hidden none of them.
+    pub fn shows_below(&self, path: &BStr, tree: &Manifest) -> bool {
+        path.find_iter("/")
+            .map(|slash| path[..slash].as_bstr())
+            .all(|above| self.layer.find_dir(above).is_none() || tree.find_dir(above).is_some())
     }
 
     /// How the overlay is to be mounted.
