@@ -111,7 +111,7 @@ impl Plan {
     ) -> Result<Prepared> {
         let stop = Some(&*self.stop);
         self.has_room(self.size)?;
-        let linked = LinkedWorktree::create(repo, &self.worktrees, name, head.0, remark)?;
+        let linked = self.supplies.register(repo, &self.worktrees, name, head, remark)?;
         crash::point("worktree:ahead");
         let filled = self.supplies.fill(repo, &linked, tree, whose, stop)?;
         if whose == For::Worker {

@@ -30,7 +30,7 @@ use crate::sandbox::{
     self, Captured, Command, Egress, Ended, Enforcement, Exit, Network, Outcome, Policy, SandboxError, shell,
 };
 use crate::worker::usage::{self, Basis, UsageKind};
-use crate::worktree::{self, Holds, Lies, LinkedWorktree};
+use crate::worktree::{self, Holds, Lies};
 use zeroize::Zeroizing;
 
 /// The most bytes of the worker's evidence file that are read.
@@ -309,7 +309,7 @@ impl Session<'_> {
             None => {
                 let (repo, folder) = (self.repo.gix(), &self.places.worktrees);
                 let remark = format!("git-loop {} check", self.id);
-                let linked = LinkedWorktree::create(repo, folder, &name, head.0, &remark)?;
+                let linked = self.supplies()?.register(repo, folder, &name, head, &remark)?;
                 let filled = self.fill(trees, &linked, tree, For::Check)?;
                 (linked, filled)
             }

@@ -107,9 +107,23 @@ pub(super) struct Supplies {
     history: History,
     /// Where packs of bases are kept.
     packs: PathBuf,
+    /// `loop.fsync`.
+    sync: bool,
 }
 
 impl Supplies {
+    /// Registers a fresh worktree.
+    pub fn register(
+        &self,
+        repo: &gix::Repository,
+        folder: &Path,
+        name: &str,
+        head: Oid,
+        remark: &str,
+    ) -> Result<LinkedWorktree> {
+        Ok(LinkedWorktree::create_durably(repo, folder, name, head.0, remark, self.sync)?)
+    }
+
     /// Fills the fresh worktree `linked` with `tree`, whose objects `trees` has. Gives up soon after `stop` is set.
     pub fn fill(
         &self,
@@ -268,6 +282,7 @@ impl Session<'_> {
             report: check.report.clone(),
             history: sandbox.worker_history,
             packs: self.places.private.clone(),
+            sync: self.repo.config().loop_fsync()?,
         })
     }
 

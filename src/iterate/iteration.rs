@@ -28,7 +28,7 @@ use crate::money::MicroUsd;
 use crate::oid::Oid;
 use crate::render::line::{iteration_line, tail};
 use crate::sign::{CommitObject, Person};
-use crate::worktree::{self, LinkedWorktree};
+use crate::worktree;
 
 /// Everything that becomes known about an iteration, until it is recorded.
 #[derive(Debug)]
@@ -190,7 +190,7 @@ impl Session<'_> {
             Some(prepared) => prepared,
             None => {
                 let (repo, folder) = (repo.gix(), &self.places.worktrees);
-                let linked = LinkedWorktree::create(repo, folder, &name, draft.base.0, &remark)?;
+                let linked = self.supplies()?.register(repo, folder, &name, draft.base, &remark)?;
                 let filled = self.fill(repo, &linked, Oid(base_tree), For::Worker)?;
                 self.supplies()?.open_history(repo, &linked, draft.base, &filled.manifest)?;
                 self.give_layers(linked.path(), &filled)?;

@@ -20,7 +20,7 @@ use crate::ledger::message::one_line;
 use crate::ledger::receipt::{IncludedReceipt, LayersReceipt, WarmReceipt};
 use crate::sandbox::environment::{self, Request};
 use crate::sandbox::{self, Command, Ended, shell};
-use crate::worktree::{self, Included, LinkedWorktree, Manifest};
+use crate::worktree::{self, Included, Manifest};
 
 /// The lines of a failed setup's output that are told.
 const LINES: usize = 15;
@@ -161,7 +161,7 @@ impl Session<'_> {
         let scratch = self.places.scratch(&name)?;
         let remark = format!("git-loop {} setup", self.id);
         let (repo, folder) = (self.repo.gix(), &self.places.worktrees);
-        let linked = LinkedWorktree::create(repo, folder, &name, contract.base.commit.0, &remark)?;
+        let linked = self.supplies()?.register(repo, folder, &name, contract.base.commit, &remark)?;
         let filled = self.fill(repo, &linked, contract.base.tree, For::Check)?;
         self.give_layers(linked.path(), &filled)?;
         let toolchain = self.toolchain()?;
