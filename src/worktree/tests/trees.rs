@@ -333,7 +333,8 @@ fn what_is_not_as_it_was_made_is_seen() {
     sandbox.write("top", "two\n");
     link("top", &sandbox.path("repo/link"));
     sandbox.commit();
-    let changes: [(&str, fn(&Path)); 7] = [
+    type Change = fn(&Path);
+    let changes: [(&str, Change); 7] = [
         ("content", |place| fs::write(place.join("dir/file"), "two\n").unwrap()),
         ("mode", |place| make_executable(&place.join("top"))),
         ("another file", |place| fs::write(place.join("dir/more"), "").unwrap()),
