@@ -123,7 +123,7 @@ fn measure(root: &Path, files: usize) -> [f64; COLUMNS.len()] {
                 "bench",
             )
             .expect("a worktree");
-            let options = CheckoutOptions { verify, unchanged: None };
+            let options = CheckoutOptions { verify, ..CheckoutOptions::default() };
             let (manifest, _) = checkout(&repo, tree, worktree.path(), options).expect("a checkout");
             note(&mut best, usize::from(verify), start);
             let start = Instant::now();
@@ -159,11 +159,11 @@ fn measure(root: &Path, files: usize) -> [f64; COLUMNS.len()] {
     #[cfg(target_os = "linux")]
     for round in 0..ROUNDS {
         let start = Instant::now();
-        let layer = Layer::obtain(&repo, &folder, tree).expect("a layer").expect("it is intact");
+        let layer = Layer::obtain(&repo, &folder, tree, None).expect("a layer").expect("it is intact");
         note(&mut best, 8, start);
         drop(layer);
         let start = Instant::now();
-        let layer = Layer::obtain(&repo, &folder, tree).expect("a layer").expect("it is intact");
+        let layer = Layer::obtain(&repo, &folder, tree, None).expect("a layer").expect("it is intact");
         note(&mut best, 9, start);
 
         let name = format!("loop-bench-over-{round}");

@@ -27,6 +27,8 @@ pub const POINTS: &[&str] = &[
     "worktree:registered",
     "worktree:made",
     "worktree:filled",
+    "worktree:ahead",
+    "worktree:taken",
     "command:running",
     "command:ended",
     "cost:unnamed",

@@ -2,6 +2,7 @@
 
 mod support;
 
+mod ahead;
 mod attacks;
 mod bad_input;
 mod cheats;

@@ -252,6 +252,9 @@ fn start_says_what_is_missing_and_run_refuses_it() {
         env.git_loop(&["start", id]).expect_code(0).expect_stderr(&format!("would stop here: {needle}"));
         let said = stops_unpaid(&env, id, needle);
         assert_eq!(said.stderr.contains("frozen"), needle.contains("not in the tree"), "{said:?}");
+        // Whoever asks what to do next is not sent to run it first.
+        let status = env.git_loop(&["status", id]).expect_code(0);
+        assert!(status.stderr.contains(&format!("would stop here: {needle}")), "{status:?}");
         // A run that is new starts nothing, and a rehearsal tells one fault once and runs nothing.
         let new = format!("new-{id}");
         stops_unpaid(&env, &new, needle);
@@ -461,4 +464,26 @@ fn a_check_sees_as_many_processors_as_the_contract_says() {
     assert!(refused.stderr.contains("check.cpus = 1024, and the runner has"), "{refused:?}");
     env.write("loop.toml", with(0));
     env.git_loop(&["start", "fix"]).expect_code(129).expect_stderr("check.cpus");
+}
+
+#[test]
+fn a_status_says_that_the_key_is_gone_which_the_next_run_needs() {
+    let env = TestEnv::new();
+    numbers(&env, HONEST, "");
+    env.git_loop(&["start", "fix"]).expect_code(0);
+    let fine = env.git_loop(&["status", "fix"]).expect_code(0);
+    assert!(!fine.stderr.contains("would stop"), "{fine:?}");
+    let gone = env.home().join("gone");
+    env.git(&["config", "loop.signingKey", gone.to_str().unwrap()]);
+    let status =
+        env.git_loop(&["status", "fix"]).expect_code(0).expect_stderr("`git loop run` would stop here: ");
+    assert!(status.stderr.contains(gone.to_str().unwrap()), "{status:?}");
+    env.git(&["config", "--unset", "loop.signingKey"]);
+    env.git(&["config", "--unset", "user.signingkey"]);
+    env.git_loop(&["status", "fix"]).expect_code(0).expect_stderr("there is no signing key");
+    // Nobody needs it who has nothing to run.
+    env.git_loop(&["stop", "fix", "--key", env.key("ann").to_str().unwrap()]).expect_code(0);
+    env.git_loop(&["run", "fix", "--resume", "--key", env.key("runner").to_str().unwrap()]).expect_code(10);
+    let over = env.git_loop(&["status", "fix"]).expect_code(0);
+    assert!(!over.stderr.contains("signing key"), "{over:?}");
 }

@@ -8,7 +8,7 @@ use crate::support::TestEnv;
 use crate::support::scenario::{HONEST, numbers};
 
 /// Whether overlays can be mounted here; where they must be, a machine without them fails the test.
-fn overlays(env: &TestEnv) -> bool {
+pub fn overlays(env: &TestEnv) -> bool {
     env.git(&["config", "loop.overlay", "on"]);
     let output = env.git_loop(&["start", "try", "-f", "loop.toml", "--dry-run"]);
     if output.code == 30 && output.stderr.contains("no overlay mounts") {
@@ -480,4 +480,114 @@ fn relative_worktrees_are_no_reason_to_refuse() {
         ],
     );
     output.expect_code(10);
+}
+
+/// A tree that is larger than what a loop is about: the worktrees hold a part of it, and the candidate all of it.
+#[test]
+fn a_part_of_a_tree_is_checked_out_and_the_rest_stays_as_it_is_in_every_candidate() {
+    let worker = r#"find . -name .git -prune -o -type f -print > "$HOME/seen"; sort "$HOME/seen" > src/seen-$GIT_LOOP_ITERATION
+test -z "$(git status --porcelain -uno)" || echo dirty > src/dirty
+case "$GIT_LOOP_ITERATION" in
+  1) echo 1 > src/a; mkdir -p docs/deep; echo new > docs/new; echo changed > docs/deep/b ;;
+  2) test "$(cat docs/deep/b)" = changed || exit 1; rm docs/new; echo 2 > src/b ;;
+  *) echo 3 > src/c; rm -r docs; ls -R . > src/listing ;;
+esac"#;
+    let mut trees = Vec::new();
+    for overlay in ["on", "off"] {
+        let env = TestEnv::new();
+        numbers(&env, worker, "\n[worktree]\nsparse = [\"src/**\", \"!src/large/**\"]\n");
+        for path in ["docs/deep/b", "docs/c", "src/large/d", "src/large/e", "lib/x", "tests/deep/frozen"] {
+            env.write(path, format!("{path}\n"));
+        }
+        env.commit("More");
+        let toml = fs::read_to_string(env.repo().join("loop.toml")).unwrap();
+        env.write("loop.toml", toml.replace("mutable = [\"src/**\"]", "mutable = [\"src/**\", \"docs/**\"]"));
+        let check = fs::read_to_string(env.repo().join("check.sh")).unwrap();
+        env.write(
+            "check.sh",
+            format!("test ! -e lib && test ! -e src/large && test -e tests/deep/frozen || exit 3\n{check}"),
+        );
+        env.commit("A check that looks around");
+        if overlay == "on" && !overlays(&env) {
+            return;
+        }
+        env.git(&["config", "loop.overlay", overlay]);
+        let output = env.git_loop(&["run", "fix", "-f", "loop.toml"]).expect_code(10);
+        assert!(output.stderr.contains("worktree.sparse leaves out"), "{output:?}");
+        env.git_loop(&["verify", "fix"]).expect_code(0);
+        let head = |path: &str| env.git(&["show", &format!("refs/loops/fix/head:{path}")]);
+        assert_eq!(
+            head("src/seen-1"),
+            "./check.sh\n./src/a\n./src/b\n./src/c\n./tests/deep/frozen\n./tests/expected"
+        );
+        // What was changed since the base is in sight, wherever it lies.
+        assert!(head("src/seen-2").contains("./docs/deep/b\n./docs/new\n"), "{}", head("src/seen-2"));
+        assert_eq!(head("lib/x"), "lib/x");
+        let files = env.git(&["ls-tree", "-r", "--name-only", "refs/loops/fix/head"]);
+        // The last iteration removed all that it saw of `docs`.
+        assert!(
+            files.contains("docs/c\n") && !files.contains("docs/deep") && !files.contains("dirty"),
+            "{files}"
+        );
+        assert!(files.contains("src/large/d\nsrc/large/e\n"), "{files}");
+        let context = env.git(&["show", "refs/loops/fix/ledger~1:evidence/context.md"]);
+        assert!(context.contains("files that are not here stay as they are"), "{context}");
+        trees.push(format!(
+            "{}\n{}",
+            env.git(&["ls-tree", "-r", "refs/loops/fix/head"]),
+            head("src/listing")
+        ));
+        env.git_loop(&["prune"]).expect_code(0);
+        assert_eq!(left(&env), [""; 0]);
+    }
+    assert_eq!(trees[0], trees[1]);
+}
+
+#[test]
+fn a_file_beside_the_part_that_is_checked_out_is_a_change_like_any_other() {
+    let env = TestEnv::new();
+    numbers(&env, "echo 1 > src/a; mkdir lib; echo mine > lib/x", "\n[worktree]\nsparse = [\"src/**\"]\n");
+    env.write("lib/x", "theirs\n");
+    env.commit("Library");
+    env.git_loop(&["run", "fix", "-f", "loop.toml", "--once"]);
+    let receipt = receipt(&env, 1);
+    assert_eq!(receipt["decision"]["outcome_reason"], "outside_mutable_paths", "{receipt}");
+    assert!(receipt["guards"]["outside"].to_string().contains("lib/x"), "{receipt}");
+}
+
+/// Where worktrees are overlays their warm folders are one folder for all of them, that none can change.
+#[test]
+fn warm_folders_below_an_overlay_are_the_same_for_every_worktree() {
+    let mut candidates = Vec::new();
+    for overlay in ["on", "off"] {
+        let env = TestEnv::new();
+        let worker = r#"cat deps/lib > src/seen-$GIT_LOOP_ITERATION
+case "$GIT_LOOP_ITERATION" in
+  1) echo 1 > src/a; echo spoilt > deps/lib; rm deps/link ;;
+  2) echo 2 > src/b; mv deps/lib src/kept; mv deps src/moved ;;
+  *) echo 3 > src/c; rm -r deps; mkdir deps; echo x > deps/x ;;
+esac"#;
+        with_setup(&env, "setup = [\"sh\", \"install.sh\"]\nwarm = [\"deps\"]", worker);
+        let check = fs::read_to_string(env.repo().join("check.sh")).unwrap();
+        let look = "test \"$(cat deps/link)\" = 'installed: 0' || exit 3; test ! -e deps/x || exit 3\n";
+        env.write("check.sh", format!("{look}echo spoilt > deps/lib\n{check}"));
+        env.commit("A check that needs what is installed");
+        if overlay == "on" && !overlays(&env) {
+            return;
+        }
+        env.git(&["config", "loop.overlay", overlay]);
+        env.git_loop(&["run", "fix", "-f", "loop.toml"]).expect_code(10);
+        env.git_loop(&["verify", "fix"]).expect_code(0);
+        let head = |path: &str| env.git(&["show", &format!("refs/loops/fix/head:{path}")]);
+        for iteration in 1..=3 {
+            assert_eq!(head(&format!("src/seen-{iteration}")), "installed: 0");
+        }
+        assert_eq!(head("src/kept"), "installed: 0");
+        let files = env.git(&["ls-tree", "-r", "--name-only", "refs/loops/fix/head"]);
+        // What was moved out of its place is the candidate's.
+        assert!(files.contains("src/moved/link") && !files.contains("deps"), "{files}");
+        candidates.push(env.git(&["rev-parse", "refs/loops/fix/head^{tree}"]));
+        assert_eq!(left(&env), [""; 0]);
+    }
+    assert_eq!(candidates[0], candidates[1]);
 }

@@ -21,7 +21,7 @@ use crate::ledger::state::{OpenFinding, State};
 use crate::ledger::trust::TrustRoot;
 use crate::ledger::verify::{self, Chain, Step, Verified};
 use crate::oid::Oid;
-use crate::sign::{KeyOrigin, KeyRequest, KeySpec, Signer};
+use crate::sign::{KeyError, KeyOrigin, KeyRequest, KeySpec, Signer, named_public_key};
 
 /// A loop that exists here.
 pub struct LoopHere {
@@ -199,6 +199,19 @@ pub fn verified_with(
 impl Context {
     /// The signing key: `--key`, else `loop.signingKey`, else `user.signingkey`; it has made a test signature.
     pub(super) fn signer(&self, repo: &Repo) -> Result<Signer> {
+        let request = self.key_request(repo)?;
+        let signer = Signer::open(&request).map_err(|error| with_moved_key(repo, &request, error))?;
+        signer.preflight()?;
+        Ok(signer)
+    }
+
+    /// Fails if the signing key is not there: looked at, not opened, and no agent is asked.
+    pub(super) fn find_key(&self, repo: &Repo) -> Result<()> {
+        let request = self.key_request(repo)?;
+        named_public_key(&request).map(drop).map_err(|error| with_moved_key(repo, &request, error))
+    }
+
+    fn key_request(&self, repo: &Repo) -> Result<KeyRequest> {
         let config = repo.config();
         let (spec, base_dir) = match &self.key {
             Some(key) => (KeySpec::new(key, KeyOrigin::Flag), self.directory.clone()),
@@ -219,20 +232,19 @@ impl Context {
                 (KeySpec::new(key, origin), repo.worktree_root().unwrap_or(&self.directory).to_path_buf())
             }
         };
-        let moved = moved_key(repo, &spec);
-        let request = KeyRequest::from_environment(spec, base_dir);
-        let signer = Signer::open(&request).map_err(|error| {
-            let error = Error::from(error);
-            match moved {
-                Some(key) => error.hint(format!(
-                    "this repository was moved; its key is here now: git config loop.signingKey {}",
-                    shell_word(&key.display().to_string())
-                )),
-                None => error,
-            }
-        })?;
-        signer.preflight()?;
-        Ok(signer)
+        Ok(KeyRequest::from_environment(spec, base_dir))
+    }
+}
+
+/// What is told of a key that cannot be had.
+fn with_moved_key(repo: &Repo, request: &KeyRequest, error: KeyError) -> Error {
+    let error = Error::from(error);
+    match moved_key(repo, &request.spec) {
+        Some(key) => error.hint(format!(
+            "this repository was moved; its key is here now: git config loop.signingKey {}",
+            shell_word(&key.display().to_string())
+        )),
+        None => error,
     }
 }
 

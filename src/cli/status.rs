@@ -9,13 +9,14 @@ use super::ui::{Reply, Tone};
 use crate::at::At;
 use crate::decide;
 use crate::error::Result;
+use crate::iterate::advice::{obstacles_in_sight, would_stop};
 use crate::ledger::append::Tip;
 use crate::ledger::message::one_line;
 use crate::ledger::record::{Body, Status};
 use crate::ledger::state::Phase;
 use crate::ledger::trust::TrustRoot;
 use crate::render::line::{plural, span};
-use crate::render::status::{next_step, spent, why};
+use crate::render::status::{is_to_be_run, next_step, spent, why};
 
 /// Show where a loop stands, why, and what to do next.
 #[derive(Debug, Args)]
@@ -124,7 +125,15 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result<Reply> {
         let _ = writeln!(text, "  {word}");
     }
     let _ = writeln!(text, "  ledger tip  {} (record {})", tip.id, tip.seq);
-    Ok(Reply::text(text)
+    let mut reply = Reply::text(text);
+    if is_to_be_run(&tip.contract, &tip.record, state) {
+        // Whoever only looks needs none of it; whoever follows the hint below does.
+        let key = context.find_key(&repo).err().map(|error| would_stop(&error));
+        for obstacle in key.into_iter().chain(obstacles_in_sight(&repo, &context.host, &tip.contract)) {
+            reply = reply.hint(obstacle);
+        }
+    }
+    Ok(reply
         .hint(next_step(&tip.contract, &tip.record, state))
         .status(state.status.as_str())
         .fields(result_fields(&tip, proof.ids()))

@@ -154,6 +154,11 @@ pub struct Worktree {
     /// worktree, of the worker and of the check. Whatever it names they can read: keep secrets out of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub include: Option<String>,
+    /// For large repositories: worktrees hold only the files that these patterns match, in the notation of `paths`, besides what the check needs
+    /// (`paths.check`, files that a command names) and what was changed since the base. All others stay in every candidate as they are at green.
+    /// Where there are no patterns worktrees hold everything.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub sparse: Vec<String>,
 }
 
 /// `[limits]`: hard, each with a default and a maximum. A limit of 0 is an error, never "no limit".

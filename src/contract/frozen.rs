@@ -167,6 +167,9 @@ pub struct WorktreeTerms {
     /// The file of the base that names the ignored files which every fresh worktree gets; absent: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include: Option<String>,
+    /// Patterns of the files that worktrees hold; absent: all of them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub sparse: Vec<String>,
 }
 
 /// What fills the warm folders, once, from the base.

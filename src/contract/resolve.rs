@@ -76,6 +76,17 @@ pub fn resolve(
             "paths.mutable matches no file of the base commit; the worker can only add files".to_owned(),
         );
     }
+    let sparse = patterns("worktree.sparse", &file.worktree.sparse)?;
+    if !file.worktree.sparse.is_empty() {
+        let unseen =
+            |path: &&BString| sets.mutable.matches(path.as_bstr()) && !sparse.matches(path.as_bstr());
+        if let Some(path) = paths.iter().find(unseen) {
+            warnings.push(format!(
+                "worktree.sparse leaves out what paths.mutable lets a worker change, such as {}: it will not see it",
+                escape_path(path.as_bstr())
+            ));
+        }
+    }
     for folder in &file.worktree.warm {
         let prefix = format!("{folder}/");
         if let Some(path) =
@@ -144,6 +155,7 @@ pub fn resolve(
                 timeout_seconds: file.worktree.setup_timeout.map_or(SETUP_SECONDS, Seconds::get),
             }),
             include: file.worktree.include.clone(),
+            sparse: file.worktree.sparse.clone(),
         },
         check: CheckTerms {
             command: command(&file.check.command),

@@ -175,6 +175,12 @@ impl Rules<'_, '_> {
     }
 
     fn worktree(&mut self, worktree: &Worktree) {
+        self.each("worktree.sparse", &worktree.sparse, pattern_fault);
+        self.no_twins("worktree.sparse", &worktree.sparse);
+        if worktree.sparse.first().is_some_and(|first| first.starts_with('!')) {
+            let hint = "a pattern with ! takes back a part of those before it: begin with \"**\"";
+            self.hinted("worktree.sparse[0]", "`worktree.sparse` begins with an exception", hint);
+        }
         self.each("worktree.warm", &worktree.warm, inside_fault);
         self.no_twins("worktree.warm", &worktree.warm);
         match &worktree.setup {

@@ -11,6 +11,7 @@ use super::preflight::{missing_presets, missing_programs};
 use super::session::strongest_adapter;
 use super::start::history_needs;
 use crate::contract::Contract;
+use crate::contract::file::Adapter;
 use crate::error::{Error, Result, ResultExt};
 use crate::escape::escape_path;
 use crate::git::{GitCommand, Repo};
@@ -51,8 +52,21 @@ pub fn obstacles(repo: &Repo, host: &HostEnv, contract: &Contract) -> Vec<String
         Ok(_) => (missing_programs(repo, host, contract), None),
         Err(error) => (missing_programs(repo, host, contract), Some(error)),
     };
-    let errors = sandbox.into_iter().chain(programs);
-    errors.map(|error| format!("`git loop run` would stop here: {}", with_hint(&error))).collect()
+    sandbox.into_iter().chain(programs).map(|error| would_stop(&error)).collect()
+}
+
+/// The same as far as it can be seen at a glance: no sandbox is tried, and nothing is started.
+pub fn obstacles_in_sight(repo: &Repo, host: &HostEnv, contract: &Contract) -> Vec<String> {
+    let in_image = |adapter: &Adapter| adapter.built().is_some_and(crate::sandbox::Adapter::has_image);
+    if contract.sandbox.allowed.iter().any(in_image) {
+        return Vec::new();
+    }
+    missing_programs(repo, host, contract).iter().map(would_stop).collect()
+}
+
+/// What is told of an error that a run would end with.
+pub fn would_stop(error: &Error) -> String {
+    format!("`git loop run` would stop here: {}", with_hint(error))
 }
 
 fn with_hint(error: &Error) -> String {

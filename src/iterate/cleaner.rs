@@ -9,7 +9,7 @@ use crate::worktree::{LinkedWorktree, WorktreeError};
 
 /// A thread that removes worktrees and scratch folders in the order in which it gets them.
 pub(super) struct Cleaner {
-    jobs: Option<Sender<(LinkedWorktree, Scratch)>>,
+    jobs: Option<Sender<(LinkedWorktree, Option<Scratch>)>>,
     done: Receiver<std::result::Result<(), WorktreeError>>,
     thread: Option<JoinHandle<()>>,
     /// How many were given and not yet seen to be removed.
@@ -18,7 +18,7 @@ pub(super) struct Cleaner {
 
 impl Cleaner {
     pub fn start() -> Self {
-        let (jobs, given) = channel::<(LinkedWorktree, Scratch)>();
+        let (jobs, given) = channel::<(LinkedWorktree, Option<Scratch>)>();
         let (say, done) = channel();
         let thread = std::thread::spawn(move || {
             for (linked, scratch) in given {
@@ -32,7 +32,7 @@ impl Cleaner {
     }
 
     /// Removes both soon.
-    pub fn remove(&self, linked: LinkedWorktree, scratch: Scratch) {
+    pub fn remove(&self, linked: LinkedWorktree, scratch: Option<Scratch>) {
         // What cannot be sent comes back in the error, and is removed as that is dropped.
         if self.jobs.as_ref().is_some_and(|jobs| jobs.send((linked, scratch)).is_ok()) {
             self.open.set(self.open.get() + 1);

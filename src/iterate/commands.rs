@@ -23,7 +23,7 @@ use crate::ledger::receipt::{CostReceipt, NoReport, RunReceipt, WorkerReceipt};
 use crate::oid::Oid;
 use crate::sandbox::{Egress, Ended, Enforcement, Outcome, SandboxError};
 use crate::worker::usage::{self, UsageKind};
-use crate::worktree::{self, Holds, Lies, LinkedWorktree};
+use crate::worktree::{self, Holds, Lies};
 
 /// The most bytes of the worker's evidence file that are read.
 const MAX_EVIDENCE: u64 = 1024 * 1024;
@@ -235,28 +235,38 @@ impl Session<'_> {
             &evidence_name(&format!("{environment}-check"), number),
         );
         let scratch = self.places.scratch(&name)?;
-        let linked = LinkedWorktree::create(
-            self.repo.gix(),
-            &self.places.worktrees,
-            &name,
-            head.0,
-            &format!("git-loop {} check", self.id),
-        )?;
         // Byte for byte the tree and nothing else: there is no `.git`, which would be a way back to the repository.
-        let filled = self.fill(trees, &linked, tree, For::Check)?;
+        let prepared = self.take_checks(&name, tree, trees)?;
+        let given = prepared.is_some();
+        let (linked, filled) = match prepared {
+            Some(prepared) => prepared,
+            None => {
+                let (repo, folder) = (self.repo.gix(), &self.places.worktrees);
+                let remark = format!("git-loop {} check", self.id);
+                let linked = self.supplies()?.register(repo, folder, &name, head, &remark)?;
+                let filled = self.fill(trees, &linked, tree, For::Check)?;
+                (linked, filled)
+            }
+        };
         let report_path = check.report.as_ref().map(|report| linked.path().join(report));
-        let planted = report_path.as_ref().is_some_and(|path| fs::symlink_metadata(path).is_ok())
-            || check
-                .report
-                .as_ref()
-                .is_some_and(|report| filled.manifest.holds(report.as_str().into()) != Holds::Nothing);
+        // What the contract has copied in is looked at where it comes from.
+        let copied = |report: &String| -> Result<bool> { Ok(given && self.is_included(report)?) };
+        let planted = match (&check.report, &report_path) {
+            (Some(report), Some(path)) => fs::symlink_metadata(path).is_ok() && !copied(report)?,
+            _ => false,
+        } || check
+            .report
+            .as_ref()
+            .is_some_and(|report| filled.manifest.holds(report.as_str().into()) != Holds::Nothing);
         // A rehearsal keeps nothing: its terms are not those of a loop yet.
         let building_warm = number == 1
             && environment == BASELINE
             && contract.worktree.setup.is_none()
             && !contract.worktree.warm.is_empty()
             && !self.tip.id.0.is_null();
-        self.give_layers(linked.path(), &filled.manifest)?;
+        if !given {
+            self.give_layers(linked.path(), &filled)?;
+        }
 
         let mut step = self.step(&Wanted {
             role: Role::Check,
@@ -325,7 +335,7 @@ impl Session<'_> {
         if outcome.stderr.total > 0 {
             evidence.push(self.kept("check.stderr", &outcome.stderr));
         }
-        self.cleaner.remove(linked, scratch);
+        self.cleaner.remove(linked, Some(scratch));
         let (enforced, requests) = (Some(outcome.enforced), outcome.egress);
         Ok(CheckRun { receipt, capture, enforced, requests, evidence, interrupted })
     }

@@ -66,6 +66,13 @@ pub fn render(material: &Material<'_>) -> String {
             "- Once the goal is reached a second check runs, which you cannot see: meet the objective, not the check"
         );
     }
+    if !contract.worktree.sparse.is_empty() {
+        let _ = writeln!(
+            text,
+            "- The repository is larger than what you see here, which is {} and what the check needs: files that are not here stay as they are",
+            patterns(&contract.worktree.sparse)
+        );
+    }
     if !contract.paths.blocked.is_empty() {
         let _ = writeln!(text, "- Never change: {}", patterns(&contract.paths.blocked));
     }

@@ -28,7 +28,7 @@ use crate::money::MicroUsd;
 use crate::oid::Oid;
 use crate::render::line::{iteration_line, tail};
 use crate::sign::{CommitObject, Person};
-use crate::worktree::{self, LinkedWorktree};
+use crate::worktree;
 
 /// Everything that becomes known about an iteration, until it is recorded.
 #[derive(Debug)]
@@ -140,7 +140,7 @@ impl Session<'_> {
 
     /// Announces the iteration: a signed checkpoint, which is also the write-ahead intent.
     pub(super) fn checkpoint(&mut self) -> Result<(Draft, String)> {
-        let environment_id = random_id();
+        let environment_id = self.ahead.borrow_mut().take_environment().unwrap_or_else(random_id);
         let iteration = self.tip.state.iteration + 1;
         let base = self.tip.state.last_green_commit;
         let now = self.now();
@@ -186,12 +186,19 @@ impl Session<'_> {
         let name = worktree::worktree_name(self.id.as_str(), &draft.environment_id);
         let remark = format!("git-loop {} iteration {}", self.id, draft.iteration);
         let scratch = self.places.scratch(&name)?;
-        let linked =
-            LinkedWorktree::create(repo.gix(), &self.places.worktrees, &name, draft.base.0, &remark)?;
-        let filled = self.fill(repo.gix(), &linked, Oid(base_tree), For::Worker)?;
-        self.open_history(&linked, draft.base, &filled.manifest)?;
-        self.give_layers(linked.path(), &filled.manifest)?;
+        let (linked, filled) = match self.take_workers(&name, draft.base, Oid(base_tree))? {
+            Some(prepared) => prepared,
+            None => {
+                let (repo, folder) = (repo.gix(), &self.places.worktrees);
+                let linked = self.supplies()?.register(repo, folder, &name, draft.base, &remark)?;
+                let filled = self.fill(repo, &linked, Oid(base_tree), For::Worker)?;
+                self.supplies()?.open_history(repo, &linked, draft.base, &filled.manifest)?;
+                self.give_layers(linked.path(), &filled)?;
+                (linked, filled)
+            }
+        };
         crash::point("worktree:filled");
+        self.prepare_ahead(&draft, Oid(base_tree), &filled.manifest)?;
         // What the last iteration used is gone before anything new runs.
         self.cleaner.wait()?;
 
@@ -225,13 +232,14 @@ impl Session<'_> {
         draft.evidence.push(EvidenceFile::whole("context.md", context_text.as_bytes().to_vec()));
         self.journal(&draft)?;
         if interrupted {
+            self.ahead.borrow().give_up();
             linked.remove()?;
             return Ok(self.abandon(draft, "interrupted while the worker ran"));
         }
 
         self.take_layers(linked.path())?;
         let snapshot = filled.snapshot(repo.gix(), linked.path())?;
-        self.cleaner.remove(linked, scratch);
+        self.cleaner.remove(linked, Some(scratch));
         draft.guards.left_out = snapshot
             .violations
             .iter()

@@ -12,6 +12,7 @@
 //! | `commands` | the worker and the check, and what they left |
 //! | `left`, `outcome`, `secrets` | files that a command left; what came of it; what is taken out of what it printed |
 //! | `fresh` | what fills the fresh worktrees: an overlay or a checkout |
+//! | `ahead` | worktrees that are made before they are wanted, while a worker runs |
 //! | `warm` | what they get besides their trees: warm folders and included files |
 //! | `holdout` | the second check that no worker can see: its folder, where it may lie, its run |
 //! | `places`, `cleaner` | the folders of one environment, and their removal |
@@ -23,6 +24,7 @@
 //! | [`interrupt`], `watch` | Ctrl-C, SIGTERM and an operator's stop |
 
 pub mod advice;
+mod ahead;
 mod baseline;
 mod cleaner;
 mod commands;

@@ -27,8 +27,8 @@ use crate::ledger::waypoint::{Waypoint, WaypointFile};
 use crate::oid::Oid;
 use crate::render::status::any_of;
 use crate::sandbox;
-use crate::worktree::{LinkedWorktree, Manifest, SealOptions};
 
+use super::ahead::Ahead;
 use super::cleaner::Cleaner;
 use super::context;
 use super::fresh::Stock;
@@ -69,6 +69,8 @@ pub struct Session<'a> {
     pub(super) adapter: sandbox::Adapter,
     pub(super) places: Places,
     pub(super) stock: Stock,
+    /// The worktrees that are made before they are wanted.
+    pub(super) ahead: RefCell<Ahead>,
     /// What the worktrees get besides their trees, once that is known.
     pub(super) layers: RefCell<Option<LayersReceipt>>,
     pub(super) cleaner: Cleaner,
@@ -131,6 +133,7 @@ impl<'a> Session<'a> {
             adapter,
             places,
             stock: Stock::default(),
+            ahead: RefCell::default(),
             layers: RefCell::default(),
             cleaner: Cleaner::start(),
             interrupt,
@@ -184,6 +187,8 @@ impl<'a> Session<'a> {
                 continue;
             }
             self.can_record()?;
+            let last = options.once || self.tip.state.iteration + 1 >= self.tip.contract.limits.iterations;
+            self.ahead.borrow_mut().goes_on = !last;
             if let Err(error) = self.iteration()
                 && !self.refresh()?
             {
@@ -331,21 +336,6 @@ impl Session<'_> {
         history.earlier.reverse();
         Ok(history)
     }
-
-    /// Makes git work in the worker's worktree: on a throw-away repository, or on the real one, as the contract says.
-    pub(super) fn open_history(&self, linked: &LinkedWorktree, base: Oid, manifest: &Manifest) -> Result<()> {
-        match self.tip.contract.sandbox.worker_history {
-            HistoryTerms::Sealed => {
-                let options = SealOptions {
-                    cache: Some(&self.places.private),
-                    identity: Some(("worker", "worker@git-loop.invalid")),
-                };
-                linked.seal(self.repo.gix(), base.0, manifest, &options)?;
-            }
-            HistoryTerms::Open => linked.link(manifest)?,
-        }
-        Ok(())
-    }
 }
 
 /// A rehearsal of the baseline, for `start --dry-run`.
@@ -394,6 +384,7 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
         adapter,
         places,
         stock: Stock::default(),
+        ahead: RefCell::default(),
         layers: RefCell::default(),
         cleaner: Cleaner::start(),
         interrupt,

@@ -9,7 +9,7 @@ use std::path::Path;
 use gix::bstr::{BString, ByteSlice};
 
 use super::commands::BASELINE;
-use super::fresh::For;
+use super::fresh::{Filled, For};
 use super::left::{is_inside, is_plain};
 use super::outcome::{failure, run_receipt};
 use super::session::Session;
@@ -20,7 +20,7 @@ use crate::escape::escape_path;
 use crate::ledger::message::one_line;
 use crate::ledger::receipt::{IncludedReceipt, LayersReceipt, WarmReceipt};
 use crate::sandbox::Ended;
-use crate::worktree::{self, Included, LinkedWorktree, Manifest, WarmLayers};
+use crate::worktree::{self, Included, Manifest};
 
 /// The lines of a failed setup's output that are told.
 const LINES: usize = 15;
@@ -113,19 +113,21 @@ impl Session<'_> {
         Ok(receipt)
     }
 
-    /// Gives a fresh worktree, which holds `tree`, its copies of everything. Where the tree has something in the place of a folder or
-    /// file, or a file or a link in the place of a folder above it, that one is left out: what it is worth then, the check
-    /// says.
-    pub(super) fn give_layers(&self, place: &Path, tree: &Manifest) -> Result<()> {
-        let mut left_out: Vec<BString> = Vec::new();
-        let folders = self.warm_folders();
-        if !folders.is_empty() && self.places.warm.exists() {
-            left_out.extend(WarmLayers::prepare(&self.places.warm, &folders)?.copy_to(place)?.left_out);
-        }
-        if self.tip.contract.worktree.include.is_some() {
-            left_out.extend(Included::find(&self.places.included)?.copy_to(place, tree)?);
-        }
-        for path in left_out {
+    /// Gives a fresh worktree its copies of everything, and says what is left out.
+    pub(super) fn give_layers(&self, place: &Path, filled: &Filled) -> Result<()> {
+        self.tell_left_out(&self.supplies()?.give_layers(place, filled, None)?);
+        Ok(())
+    }
+
+    /// Whether a path is that of an included file.
+    pub(super) fn is_included(&self, path: &str) -> Result<bool> {
+        Ok(self.tip.contract.worktree.include.is_some()
+            && Included::find(&self.places.included)?.paths().any(|included| included == path))
+    }
+
+    /// Says what a worktree was not given.
+    pub(super) fn tell_left_out(&self, paths: &[BString]) {
+        for path in paths {
             let path = escape_path(path.as_ref());
             let what =
                 if self.tip.contract.worktree.warm.contains(&path) { "warm folder" } else { "included file" };
@@ -134,7 +136,6 @@ impl Session<'_> {
                 self.id
             ));
         }
-        Ok(())
     }
 
     /// Removes from a worker's worktree what it was given: it is no part of a candidate.
@@ -160,9 +161,9 @@ impl Session<'_> {
         let scratch = self.places.scratch(&name)?;
         let remark = format!("git-loop {} setup", self.id);
         let (repo, folder) = (self.repo.gix(), &self.places.worktrees);
-        let linked = LinkedWorktree::create(repo, folder, &name, contract.base.commit.0, &remark)?;
+        let linked = self.supplies()?.register(repo, folder, &name, contract.base.commit, &remark)?;
         let filled = self.fill(repo, &linked, contract.base.tree, For::Check)?;
-        self.give_layers(linked.path(), &filled.manifest)?;
+        self.give_layers(linked.path(), &filled)?;
         let mut step = self.step(&Wanted {
             role: Role::Setup,
             command: &setup.command,
@@ -198,7 +199,7 @@ impl Session<'_> {
         for folder in contract.worktree.warm.iter().filter(|folder| !self.places.warm.join(folder).is_dir()) {
             (self.say)(&format!("{}: worktree.setup made no folder {folder}", self.id));
         }
-        self.cleaner.remove(linked, scratch);
+        self.cleaner.remove(linked, Some(scratch));
         self.cleaner.wait()?;
         self.layers.replace(Some(LayersReceipt {
             setup: Some(receipt),
@@ -253,7 +254,7 @@ impl Session<'_> {
         Ok(())
     }
 
-    fn warm_folders(&self) -> Vec<BString> {
+    pub(super) fn warm_folders(&self) -> Vec<BString> {
         self.tip.contract.worktree.warm.iter().map(|folder| folder.as_str().into()).collect()
     }
 }

@@ -119,6 +119,20 @@ pub fn next_step(contract: &Contract, record: &Record, state: &State) -> String 
 
 /// How a loop goes on that has not halted: by a runner, or by whoever brings its candidates. `record` is its last one; `None` where
 /// that does not say who.
+/// Whether the next step is to run the loop on this machine.
+pub fn is_to_be_run(contract: &Contract, record: &Record, state: &State) -> bool {
+    let halted = matches!(
+        state.halt_reason,
+        Some(HaltReason::HumanRequired | HaltReason::OperatorStopped | HaltReason::WorkspaceInvalid)
+    );
+    let brought = matches!(&record.body, Body::Iteration(body) if body.receipt.outside.is_some());
+    (state.status == Status::Active || halted)
+        && state.blocking_findings() == 0
+        && state.checkpoint.is_none()
+        && !contract.check.external
+        && !brought
+}
+
 fn go_on(contract: &Contract, record: Option<&Record>, state: &State) -> String {
     let id = &state.loop_id;
     let open = state.checkpoint.as_ref();

@@ -5,6 +5,7 @@
 
 use std::io::Write;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gix::ObjectId;
@@ -15,6 +16,7 @@ use gix::objs::tree::EntryKind;
 use super::error::WorktreeError;
 use super::manifest::{Entry, Manifest, join, read_object, verify_object};
 use super::pool;
+use super::selection::Selection;
 use super::sys::{self, Dir, Stat, Time};
 
 /// How to check a tree out.
@@ -28,6 +30,10 @@ pub struct CheckoutOptions<'a> {
     /// from, and a time before that build, they rebuild exactly what differs. One old time for *every* file would be
     /// a trap: a changed source would look built already, and a check would judge the code of before.
     pub unchanged: Option<(&'a Manifest, SystemTime)>,
+    /// What of the tree is checked out; all if there is none.
+    pub selection: Option<&'a Selection>,
+    /// Give up with [`WorktreeError::Stopped`] soon after this is set.
+    pub stop: Option<&'a AtomicBool>,
 }
 
 /// What a checkout did.
@@ -67,7 +73,7 @@ pub fn checkout(
     dest: &Path,
     options: CheckoutOptions<'_>,
 ) -> Result<(Manifest, CheckoutStats), WorktreeError> {
-    let mut manifest = Manifest::read(repo, tree, options.verify)?;
+    let mut manifest = Manifest::read_selected(repo, tree, options.verify, options.selection)?;
     let stats = materialise(repo, &mut manifest, dest, options)?;
     Ok((manifest, stats))
 }
@@ -92,6 +98,9 @@ fn materialise(
     let times = Times::new(manifest, options.unchanged);
     let making = &*manifest;
     let made = pool::each(&units, locals, |local, unit| {
+        if options.stop.is_some_and(|stop| stop.load(Ordering::SeqCst)) {
+            return Err(WorktreeError::Stopped);
+        }
         make_files(local, making, unit, &root, dest, options.verify, &times)
     })?;
     let links = make_links(repo, making, &root, dest, options.verify, &times)?;

@@ -93,6 +93,9 @@ pub enum WorktreeError {
         /// The path.
         path: BString,
     },
+    /// Whoever wanted it does not any more.
+    #[error("the worktree is not wanted any more")]
+    Stopped,
     /// The folder for worktrees lies where it must not.
     #[error("{} cannot hold worktrees: {why}", path.display())]
     BadPlace {
@@ -164,7 +167,7 @@ impl From<WorktreeError> for Error {
                 "remove or ignore what is not source, in a commit before the loop"
             }
             WorktreeError::Changed { .. } => "make sure that nothing the worker started outlives it",
-            WorktreeError::NameTaken { .. } | WorktreeError::BadName { .. } => {
+            WorktreeError::NameTaken { .. } | WorktreeError::BadName { .. } | WorktreeError::Stopped => {
                 return Self::internal(error.to_string()).caused_by(error);
             }
         };

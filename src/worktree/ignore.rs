@@ -31,6 +31,8 @@ impl BaseIgnores {
     pub fn of(repo: &gix::Repository, manifest: &Manifest) -> Result<Self, WorktreeError> {
         let mut ignores = Self::default();
         let mut buf = Vec::new();
+        // Rules count whether their file is checked out or not.
+        let manifest = manifest.whole();
         for (at, dir) in manifest.dirs.iter().enumerate() {
             // As git has it: a `.gitignore` that is a link holds no rules.
             let rules = manifest.find(at, b".gitignore".as_bstr()).filter(|entry| entry.mode.is_blob());

@@ -1,6 +1,6 @@
-//! The index (version 2, `gitformat-index(5)`) of a worktree that was just checked out: with what `stat` says, so
-//! that git need not read a file to know that it is unchanged, and with the cached trees, so that it need not read
-//! trees either.
+//! The index (version 2, or 3 where not all is checked out; `gitformat-index(5)`) of a worktree that was just checked out: with what
+//! `stat` says, so that git need not read a file to know that it is unchanged, and with the cached trees, so that it need not read
+//! trees either. What is not checked out is there and marked (`skip-worktree`), so that git does not take it for deleted.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -24,27 +24,39 @@ pub fn write_index(manifest: &Manifest, path: &Path) -> Result<(), WorktreeError
         .map_err(WorktreeError::io("write the index", path))
 }
 
+/// The bit of an entry's flags that more of them follow, and the one of those that the file is not in the work tree.
+const EXTENDED: u16 = 0x4000;
+const SKIP_WORKTREE: u16 = 0x4000;
+
 fn encode(manifest: &Manifest) -> Result<Vec<u8>, WorktreeError> {
+    let manifest = manifest.whole();
+    let partial = manifest.dirs[0].partial;
     let mut entries: Vec<(BString, &Entry)> = Vec::with_capacity(manifest.file_count());
     for dir in &manifest.dirs {
         for entry in dir.entries.iter().filter(|entry| entry.mode.is_no_tree()) {
             entries.push((join(dir.path.as_ref(), entry.name.as_ref()), entry));
         }
     }
+    // A file below a folder of which nothing is checked out is marked by its own: each was asked about.
     // A tree read depth first is not in the order of whole paths: a folder's own files come before its folders'.
     entries.sort_unstable_by(|a, b| a.0.cmp(&b.0));
 
     let mut data = Vec::with_capacity(entries.len() * 120 + 4096);
     data.extend_from_slice(b"DIRC");
-    put(&mut data, 2);
+    put(&mut data, if partial { 3 } else { 2 });
     put(&mut data, u32::try_from(entries.len()).unwrap_or(u32::MAX));
     for (path, entry) in &entries {
         let start = data.len();
         put_stat(&mut data, entry);
         data.extend_from_slice(entry.id.as_slice());
-        // The length as far as it fits into twelve bits; the other flags are zero.
-        let flags = u16::try_from(path.len().min(0xfff)).unwrap_or(0xfff);
-        data.extend_from_slice(&flags.to_be_bytes());
+        // The length as far as it fits into twelve bits; of the other flags there is at most one.
+        let length = u16::try_from(path.len().min(0xfff)).unwrap_or(0xfff);
+        if entry.absent {
+            data.extend_from_slice(&(length | EXTENDED).to_be_bytes());
+            data.extend_from_slice(&SKIP_WORKTREE.to_be_bytes());
+        } else {
+            data.extend_from_slice(&length.to_be_bytes());
+        }
         data.extend_from_slice(path);
         // One to eight NULs, so that the length of the entry is a multiple of eight.
         let padding = 8 - (data.len() - start) % 8;

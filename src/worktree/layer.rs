@@ -24,6 +24,7 @@ use super::manifest::{Directory, Manifest};
 use super::owner::is_still_at;
 use super::pool;
 use super::remove::remove_all;
+use super::selection::Selection;
 use super::sys::{self, Dir, FileKind, Stat};
 
 /// Layers that are kept although nobody uses them, and how many bytes of files they may hold together.
@@ -47,13 +48,14 @@ pub struct Layer {
 }
 
 impl Layer {
-    /// Finds or makes the layer of `tree` in `folder`, the folder for worktrees. What is found is read and hashed whole, what is
+    /// Finds or makes the layer of `tree`, or of the part of it that is selected, in `folder`, the folder for worktrees. What is found is read and hashed whole, what is
     /// made is made of verified objects. Waits while another process makes it. `None` if there is one that is not intact and cannot
     /// be made again, because others use it.
     pub fn obtain(
         repo: &gix::Repository,
         folder: &Path,
         tree: ObjectId,
+        selection: Option<&Selection>,
     ) -> Result<Option<Self>, WorktreeError> {
         let all = folder.join("layers");
         let mut builder = fs::DirBuilder::new();
@@ -61,8 +63,9 @@ impl Layer {
         #[cfg(unix)]
         std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
         builder.create(&all).map_err(WorktreeError::io("make the folder", &all))?;
-        let path = all.join(tree.to_string());
-        let lock_path = all.join(format!("{tree}{LOCK}"));
+        let name = selection.map_or_else(|| tree.to_string(), |part| format!("{tree}-{}", part.name()));
+        let path = all.join(&name);
+        let lock_path = all.join(format!("{name}{LOCK}"));
         for _ in 0..TRIES {
             let lock =
                 OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&lock_path);
@@ -74,15 +77,15 @@ impl Layer {
             if !is_ours(&lock)? {
                 continue;
             }
-            let mut made = found(repo, tree, &path)?;
+            let mut made = found(repo, tree, selection, &path)?;
             if made.is_none() {
                 // A shared lock is given up for this, so that of several who want to make it one can.
                 if !sys::try_lock(&lock).map_err(fail())? || !is_ours(&lock)? {
                     std::thread::sleep(PAUSE);
                     continue;
                 }
-                made = match found(repo, tree, &path)? {
-                    None => Some(make(repo, tree, &path)?),
+                made = match found(repo, tree, selection, &path)? {
+                    None => Some(make(repo, tree, selection, &path)?),
                     found => found,
                 };
                 sys::wait_for_lock(&lock, true).map_err(fail())?;
@@ -111,30 +114,40 @@ impl Layer {
 }
 
 /// The layer as it lies there, if it is intact.
-fn found(repo: &gix::Repository, tree: ObjectId, path: &Path) -> Result<Option<Manifest>, WorktreeError> {
+fn found(
+    repo: &gix::Repository,
+    tree: ObjectId,
+    selection: Option<&Selection>,
+    path: &Path,
+) -> Result<Option<Manifest>, WorktreeError> {
     if path.symlink_metadata().is_err() {
         return Ok(None);
     }
-    let mut manifest = Manifest::read(repo, tree, true)?;
+    let mut manifest = Manifest::read_selected(repo, tree, true, selection)?;
     let intact = is_intact(&mut manifest, path).map_err(WorktreeError::io("read the layer", path))?;
     Ok(intact.then_some(manifest))
 }
 
 /// Makes the layer anew. Whoever calls this has the exclusive lock.
-fn make(repo: &gix::Repository, tree: ObjectId, path: &Path) -> Result<Manifest, WorktreeError> {
+fn make(
+    repo: &gix::Repository,
+    tree: ObjectId,
+    selection: Option<&Selection>,
+    path: &Path,
+) -> Result<Manifest, WorktreeError> {
     let part = path.with_extension(&PART[1..]);
     remove_all(&part)?;
     remove_all(path)?;
     fs::create_dir(&part).map_err(WorktreeError::io("make the folder", &part))?;
-    let (manifest, _) = checkout(repo, tree, &part, CheckoutOptions { verify: true, unchanged: None })?;
+    let options = CheckoutOptions { verify: true, selection, ..CheckoutOptions::default() };
+    let (manifest, _) = checkout(repo, tree, &part, options)?;
     fs::rename(&part, path).map_err(WorktreeError::io("name the layer", path))?;
     Ok(manifest)
 }
 
 /// Writes down how large a layer is; that it was used now, the file's time says.
 fn note(lock: &mut File, manifest: &Manifest) {
-    let bytes: u64 =
-        manifest.dirs.iter().flat_map(|dir| &dir.entries).filter_map(|entry| Some(entry.stat?.size)).sum();
+    let bytes = manifest.bytes();
     let written = lock
         .set_len(0)
         .and_then(|()| lock.seek(SeekFrom::Start(0)))
@@ -232,7 +245,7 @@ fn folder_is_intact(
 /// A layer that was removed, or would be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RemovedLayer {
-    /// The tree it holds.
+    /// The tree it holds, and the name of the selection if it is a part.
     pub tree: String,
     /// Bytes of its files, as noted when it was last used.
     pub bytes: u64,

@@ -9,6 +9,7 @@ use gix::objs::tree::EntryMode;
 
 use super::error::WorktreeError;
 use super::names;
+use super::selection::Selection;
 use super::sys::{Stat, Time};
 
 /// Directories nested deeper than this are neither made nor read: one file descriptor is open for each level.
@@ -24,6 +25,15 @@ pub struct Manifest {
     pub(super) dirs: Vec<Directory>,
     /// The latest `ctime` of anything that the checkout made; see [`Manifest::is_untouched`].
     pub(super) made_until: Option<Time>,
+    /// Where this is not all of the tree: all of it, and what was chosen by.
+    pub(super) part: Option<Box<Part>>,
+}
+
+/// What a manifest of a part of a tree is a part of.
+#[derive(Debug, Clone)]
+pub(super) struct Part {
+    whole: Manifest,
+    pub selection: Selection,
 }
 
 /// One directory of a [`Manifest`].
@@ -34,6 +44,8 @@ pub(super) struct Directory {
     pub tree: ObjectId,
     /// Files and links here and below.
     pub files: usize,
+    /// Whether something here or below is not checked out.
+    pub partial: bool,
     /// In the order of the tree object.
     pub entries: Vec<Entry>,
 }
@@ -48,6 +60,8 @@ pub(super) struct Entry {
     pub dir: usize,
     /// What the checkout left on disk.
     pub stat: Option<Stat>,
+    /// Whether nothing of it is checked out; only in a manifest of which a part was selected.
+    pub absent: bool,
 }
 
 /// What a tree has at a path.
@@ -76,10 +90,39 @@ impl Manifest {
     /// Reads `tree` and everything below it. With `verify` each tree object is hashed again, because neither git nor
     /// gix does that on read.
     pub fn read(repo: &gix::Repository, tree: ObjectId, verify: bool) -> Result<Self, WorktreeError> {
-        let mut manifest = Self { hash: repo.object_hash(), dirs: Vec::new(), made_until: None };
+        let mut manifest = Self::empty(repo.object_hash());
         let mut entries = 0;
         manifest.read_dir(repo, tree, BString::default(), verify, 0, &mut entries)?;
         Ok(manifest)
+    }
+
+    /// Reads `tree`, and leaves out what `selection` does not select, if there is one.
+    pub fn read_selected(
+        repo: &gix::Repository,
+        tree: ObjectId,
+        verify: bool,
+        selection: Option<&Selection>,
+    ) -> Result<Self, WorktreeError> {
+        let mut whole = Self::read(repo, tree, verify)?;
+        let Some(selection) = selection else { return Ok(whole) };
+        let mut selected = Self::empty(whole.hash);
+        selection.select(&mut whole, 0, Some(0), &mut selected);
+        selected.part = Some(Box::new(Part { whole, selection: selection.clone() }));
+        Ok(selected)
+    }
+
+    fn empty(hash: gix::hash::Kind) -> Self {
+        Self { hash, dirs: Vec::new(), made_until: None, part: None }
+    }
+
+    /// All of the tree, also what is not checked out.
+    pub(super) fn whole(&self) -> &Self {
+        self.part.as_ref().map_or(self, |part| &part.whole)
+    }
+
+    /// What was checked out of the tree, if not all.
+    pub(super) fn selection(&self) -> Option<&Selection> {
+        self.part.as_ref().map(|part| &part.selection)
     }
 
     fn read_dir(
@@ -111,7 +154,7 @@ impl Manifest {
         }
         let at = self.dirs.len();
         let own = entries.iter().filter(|entry| entry.mode.is_blob_or_symlink()).count();
-        self.dirs.push(Directory { path, tree, files: own, entries });
+        self.dirs.push(Directory { path, tree, files: own, partial: false, entries });
         for index in 0..self.dirs[at].entries.len() {
             let entry = &self.dirs[at].entries[index];
             if entry.mode.is_tree() {
@@ -132,6 +175,11 @@ impl Manifest {
     /// How many files and links the tree holds.
     pub fn file_count(&self) -> usize {
         self.dirs[0].files
+    }
+
+    /// Bytes of all files that were checked out.
+    pub fn bytes(&self) -> u64 {
+        self.dirs.iter().flat_map(|dir| &dir.entries).filter_map(|entry| Some(entry.stat?.size)).sum()
     }
 
     /// Finds a name in a directory, as a file or as a tree.
@@ -162,12 +210,13 @@ impl Manifest {
     }
 
     /// What the tree has at `path`: nothing, a folder, or something that is in the way of one. A link on the way to it is
-    /// in the way, too.
+    /// in the way, too. What is not checked out counts.
     pub fn holds(&self, path: &BStr) -> Holds {
+        let this = self.whole();
         let mut dir = 0;
         let mut names = path.split(|byte| *byte == b'/').filter(|name| !name.is_empty()).peekable();
         while let Some(name) = names.next() {
-            match self.find(dir, name.as_bstr()) {
+            match this.find(dir, name.as_bstr()) {
                 None => return Holds::Nothing,
                 Some(entry) if entry.mode.is_tree() => dir = entry.dir,
                 Some(_) if names.peek().is_none() => return Holds::Other,
@@ -197,6 +246,21 @@ impl Manifest {
     pub(super) fn note_times(&mut self) {
         self.made_until =
             self.dirs.iter().flat_map(|dir| &dir.entries).filter_map(|entry| Some(entry.stat?.ctime)).max();
+        self.note_in_whole();
+    }
+
+    /// Notes in the manifest of the whole tree what is noted in that of its part.
+    pub(super) fn note_in_whole(&mut self) {
+        let Some(part) = &mut self.part else { return };
+        part.whole.made_until = self.made_until;
+        for dir in &self.dirs {
+            let Some(at) = part.whole.find_dir(dir.path.as_ref()) else { continue };
+            let mut entries = dir.entries.iter();
+            for entry in part.whole.dirs[at].entries.iter_mut().filter(|entry| !entry.absent) {
+                // Both are in the order of the tree, and each of these is in both.
+                entry.stat = entries.next().and_then(|entry| entry.stat);
+            }
+        }
     }
 
     /// Whether what is on disk is provably what the checkout wrote for `entry`.
@@ -252,6 +316,7 @@ fn parse(
             id: entry.oid.to_owned(),
             dir: usize::MAX,
             stat: None,
+            absent: false,
         });
     }
     Ok(entries)

@@ -12,7 +12,9 @@
 //! 6. [`LinkedWorktree::remove`] removes it, whatever happened to it.
 
 mod access;
+mod ahead;
 mod checkout;
+mod difference;
 mod digest;
 mod error;
 mod ignore;
@@ -29,6 +31,7 @@ mod reclaim;
 mod registration;
 mod remove;
 pub mod sealed;
+mod selection;
 mod snapshot;
 mod sys;
 #[cfg(all(test, unix))]
@@ -40,6 +43,7 @@ pub fn free_bytes(path: &std::path::Path) -> Option<u64> {
     sys::free_bytes(path).ok()
 }
 
+pub use ahead::{advance, is_as_made};
 pub use checkout::{CheckoutOptions, CheckoutStats, checkout};
 pub use digest::{FolderDigest, digest_file, digest_folder};
 pub use error::WorktreeError;
@@ -54,8 +58,9 @@ pub use reclaim::{Reclaimed, reclaim};
 pub use registration::{LinkedWorktree, NAME_PREFIX, worktree_folder, worktree_name};
 pub use remove::remove_all;
 pub use sealed::SealOptions;
+pub use selection::Selection;
 pub use snapshot::{
     Snapshot, SnapshotOptions, SnapshotStats, Violation, ViolationKind, snapshot, snapshot_overlaid,
 };
 pub use sys::{Stat, Time};
-pub use warm::{CopyStats, Layered, WarmLayers, copy_on_write};
+pub use warm::{CopyStats, Layered, WarmLayers, copy_on_write, is_nothing_but};

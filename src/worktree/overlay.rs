@@ -12,12 +12,12 @@ use std::sync::Arc;
 
 use gix::ObjectId;
 use gix::bstr::{BStr, BString, ByteSlice};
-use gix::objs::tree::{EntryKind, EntryMode};
+use gix::objs::tree::EntryMode;
 
-use super::checkout::{blob, collision, make_file};
+use super::difference::{Difference, How, differences};
 use super::error::WorktreeError;
 use super::layer::Layer;
-use super::manifest::{Entry, Manifest, join};
+use super::manifest::Manifest;
 use super::sys::{Dir, FileKind};
 
 /// Where overlayfs keeps what it notes on folders of the upper layer.
@@ -68,6 +68,8 @@ pub struct Overlaid {
     place: PathBuf,
     layer: Arc<Manifest>,
     lower: PathBuf,
+    /// The folder of the warm folders, if they lie below the layer.
+    warm: Option<PathBuf>,
     marks: Marks,
 }
 
@@ -83,7 +85,7 @@ pub enum Lies<'a> {
 }
 
 impl Overlaid {
-    /// Fills the empty folder `place` so that an overlay of it over `layer` shows exactly `tree`. The manifest knows what
+    /// Fills the empty folder `place` so that an overlay of it over `layer` shows exactly `tree`, or the part of it that the layer is a part of its tree by. The manifest knows what
     /// `stat` will say of each file there. With `verify` each object is hashed again; those of the layer were.
     ///
     /// `None` if more than `limit` paths differ: then a whole checkout is worth it.
@@ -100,18 +102,19 @@ impl Overlaid {
             place: place.to_owned(),
             layer: layer.manifest().clone(),
             lower: layer.path().to_owned(),
+            warm: None,
             marks,
         };
         if tree == layer.manifest().tree() {
             return Ok(Some((overlaid, layer.manifest().clone())));
         }
-        let mut manifest = Manifest::read(repo, tree, verify)?;
+        let selection = layer.manifest().selection();
+        let mut manifest = Manifest::read_selected(repo, tree, verify, selection)?;
         if differences(layer.manifest(), &manifest, 0, 0) > limit {
             return Ok(None);
         }
-        let root = Dir::open(place).map_err(WorktreeError::io("open the folder", place))?;
-        let mut fill = Fill { repo, from: layer.manifest(), place, verify, buf: Vec::new() };
-        fill.dir(&mut manifest, Some(0), 0, &root)?;
+        Difference::new(repo, layer.manifest(), place, verify, How::Above).make(&mut manifest)?;
+        manifest.note_in_whole();
         Ok(Some((overlaid, Arc::new(manifest))))
     }
 
@@ -123,6 +126,29 @@ impl Overlaid {
     /// The folder of the layer.
     pub fn lower(&self) -> &Path {
         &self.lower
+    }
+
+    /// Says that the folder `warm` is to be mounted below the layer: what lies in it is not part of the tree.
+    #[must_use]
+    pub fn with_warm(self, warm: &Path) -> Self {
+        Self { warm: Some(warm.to_owned()), ..self }
+    }
+
+    /// The folder below the layer.
+    pub fn warm(&self) -> Option<&Path> {
+        self.warm.as_deref()
+    }
+
+    /// The layers as they are to be mounted, the uppermost first.
+    pub fn layers(&self) -> Vec<PathBuf> {
+        std::iter::once(self.lower.clone()).chain(self.warm.clone()).collect()
+    }
+
+    /// Whether the folders on the way to `path` show what lies below the layer: the tree has hidden none of them.
+    pub fn shows_below(&self, path: &BStr, tree: &Manifest) -> bool {
+        path.find_iter("/")
+            .map(|slash| path[..slash].as_bstr())
+            .all(|above| self.layer.find_dir(above).is_none() || tree.find_dir(above).is_some())
     }
 
     /// How the overlay is to be mounted.
@@ -187,117 +213,6 @@ impl Overlaid {
             }
         }
         Lies::Nowhere
-    }
-}
-
-/// How many paths differ between a folder of one manifest and one of another.
-fn differences(from: &Manifest, to: &Manifest, from_dir: usize, to_dir: usize) -> usize {
-    let (was, is) = (&from.dirs[from_dir], &to.dirs[to_dir]);
-    if was.tree == is.tree {
-        return 0;
-    }
-    let gone = was.entries.iter().filter(|entry| to.find(to_dir, entry.name.as_ref()).is_none()).count();
-    let changed = is.entries.iter().map(|entry| match from.find(from_dir, entry.name.as_ref()) {
-        Some(was) if was.id == entry.id && was.mode.kind() == entry.mode.kind() => 0,
-        Some(was) if was.mode.is_tree() && entry.mode.is_tree() => differences(from, to, was.dir, entry.dir),
-        _ if entry.mode.is_tree() => to.dirs[entry.dir].files,
-        _ => 1,
-    });
-    gone + changed.sum::<usize>()
-}
-
-/// Puts into an upper folder what makes of one tree another.
-struct Fill<'a> {
-    repo: &'a gix::Repository,
-    from: &'a Manifest,
-    place: &'a Path,
-    verify: bool,
-    buf: Vec<u8>,
-}
-
-impl Fill<'_> {
-    /// `was` is the folder of the layer at the same path, if it has one there.
-    fn dir(
-        &mut self,
-        to: &mut Manifest,
-        was: Option<usize>,
-        at: usize,
-        place: &Dir,
-    ) -> Result<(), WorktreeError> {
-        let from = self.from;
-        let path = to.dirs[at].path.clone();
-        for gone in was.into_iter().flat_map(|dir| &from.dirs[dir].entries) {
-            if to.find(at, gone.name.as_ref()).is_none() {
-                self.white_out(place, path.as_ref(), gone.name.as_ref())?;
-            }
-        }
-        for index in 0..to.dirs[at].entries.len() {
-            let entry = to.dirs[at].entries[index].clone();
-            let before = was.and_then(|dir| from.find(dir, entry.name.as_ref()));
-            if let Some(before) =
-                before.filter(|was| was.id == entry.id && was.mode.kind() == entry.mode.kind())
-            {
-                if entry.mode.is_tree() {
-                    copy_stats(from, to, before.dir, entry.dir);
-                } else {
-                    to.dirs[at].entries[index].stat = before.stat;
-                }
-                continue;
-            }
-            let below = before.filter(|was| was.mode.is_tree()).map(|was| was.dir);
-            let name = entry.name.as_bstr();
-            match entry.mode.kind() {
-                EntryKind::Tree | EntryKind::Commit => {
-                    let inner = place.make_dir(name, 0o777).and_then(|()| place.open_dir(name));
-                    let inner = inner.map_err(collision(
-                        "make the folder",
-                        self.place,
-                        join(path.as_ref(), name).as_ref(),
-                    ))?;
-                    if entry.mode.is_tree() {
-                        self.dir(to, below, entry.dir, &inner)?;
-                    } else {
-                        // The empty folder of a submodule.
-                        for hidden in below.into_iter().flat_map(|dir| &from.dirs[dir].entries) {
-                            let path = join(path.as_ref(), name);
-                            self.white_out(&inner, path.as_ref(), hidden.name.as_ref())?;
-                        }
-                    }
-                }
-                EntryKind::Blob | EntryKind::BlobExecutable | EntryKind::Link => {
-                    to.dirs[at].entries[index].stat = Some(self.file(place, path.as_ref(), &entry)?);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn white_out(&self, dir: &Dir, path: &BStr, name: &BStr) -> Result<(), WorktreeError> {
-        dir.make_whiteout(name)
-            .map_err(|error| WorktreeError::io_below("hide", self.place, join(path, name).as_ref())(error))
-    }
-
-    fn file(&mut self, dir: &Dir, path: &BStr, entry: &Entry) -> Result<super::Stat, WorktreeError> {
-        let data = blob(&self.repo.objects, self.from.hash, path, entry, self.verify, &mut self.buf)?;
-        let name = entry.name.as_bstr();
-        let made = match entry.mode.kind() {
-            EntryKind::Link => dir.make_link(data, name).and_then(|()| dir.stat(name)),
-            EntryKind::BlobExecutable => make_file(dir, name, 0o755, data, None),
-            _ => make_file(dir, name, 0o644, data, None),
-        };
-        made.map_err(collision("write", self.place, join(path, name).as_ref()))
-    }
-}
-
-/// Notes of a folder that is the same in both what `stat` says of its files.
-fn copy_stats(from: &Manifest, to: &mut Manifest, was: usize, is: usize) {
-    for index in 0..to.dirs[is].entries.len() {
-        let before = &from.dirs[was].entries[index];
-        to.dirs[is].entries[index].stat = before.stat;
-        if before.mode.is_tree() {
-            let (was, is) = (before.dir, to.dirs[is].entries[index].dir);
-            copy_stats(from, to, was, is);
-        }
     }
 }
 

@@ -92,6 +92,8 @@ pub struct LinkedWorktree {
     place: PathBuf,
     /// `<common dir>/worktrees/<name>`.
     admin: PathBuf,
+    /// Whether what git must not find in halves is waited for.
+    sync: bool,
     /// `None` once it is removed.
     owner: Option<OwnerFile>,
 }
@@ -108,6 +110,19 @@ impl LinkedWorktree {
         head: ObjectId,
         remark: &str,
     ) -> Result<Self, WorktreeError> {
+        Self::create_durably(repo, folder, name, head, remark, false)
+    }
+
+    /// The same. With `sync` a loss of power leaves no registration that git stumbles over: git passes by one that has no `gitdir`, and gives
+    /// up, for all of the repository, over one that has it and an empty `commondir`. So that is written last, once the rest is on the disk.
+    pub fn create_durably(
+        repo: &gix::Repository,
+        folder: &Path,
+        name: &str,
+        head: ObjectId,
+        remark: &str,
+        sync: bool,
+    ) -> Result<Self, WorktreeError> {
         check_name(name)?;
         let common = real(repo.common_dir())?;
         let place = real(folder)?.join(name);
@@ -120,7 +135,7 @@ impl LinkedWorktree {
         let made = if place.symlink_metadata().is_ok() {
             Err(WorktreeError::NameTaken { name: name.to_owned() })
         } else {
-            register(&admin, &place, head, &reason).and_then(|()| {
+            register(&admin, &place, head, &reason, sync).and_then(|()| {
                 crash::point("worktree:registered");
                 fs::create_dir(&place).map_err(|error| {
                     let _ = remove_registration(&admin);
@@ -131,7 +146,7 @@ impl LinkedWorktree {
         match made {
             Ok(()) => {
                 crash::point("worktree:made");
-                Ok(Self { name: name.to_owned(), place, admin, owner: Some(owner) })
+                Ok(Self { name: name.to_owned(), place, admin, sync, owner: Some(owner) })
             }
             Err(error) => {
                 let _ = owner.remove();
@@ -185,6 +200,18 @@ impl LinkedWorktree {
     pub fn clear(&self) -> Result<(), WorktreeError> {
         remove_all(&self.place)?;
         fs::create_dir(&self.place).map_err(WorktreeError::io("make the folder", &self.place))
+    }
+
+    /// Makes `head` the commit that git shows, and takes away what [`Self::link`] or [`Self::seal`] made: either is to be called anew.
+    pub fn move_to(&self, head: ObjectId) -> Result<(), WorktreeError> {
+        remove_all(&self.place.join(".git"))?;
+        remove_all(&self.admin.join("index"))?;
+        let (path, new) = (self.admin.join("HEAD"), self.admin.join("HEAD.new"));
+        write_new(&new, &[head.to_string().as_bytes(), b"\n"])?;
+        if self.sync {
+            on_disk(&[&new])?;
+        }
+        fs::rename(&new, &path).map_err(WorktreeError::io("write", &path))
     }
 
     /// Removes the folder and the registration, whatever was done to either. Everything is tried; the first failure
@@ -258,10 +285,16 @@ fn check_name(name: &str) -> Result<(), WorktreeError> {
     Ok(())
 }
 
-fn register(admin: &Path, place: &Path, head: ObjectId, reason: &str) -> Result<(), WorktreeError> {
+fn register(
+    admin: &Path,
+    place: &Path,
+    head: ObjectId,
+    reason: &str,
+    sync: bool,
+) -> Result<(), WorktreeError> {
     const TRIES: usize = 8;
     for attempt in 1..=TRIES {
-        let result = try_register(admin, place, head, reason);
+        let result = try_register(admin, place, head, reason, sync);
         match &result {
             // `worktrees/` was removed with its last entry, or a prune met the registration before its lock was in
             // it: both are windows of microseconds, and both begin again.
@@ -273,7 +306,13 @@ fn register(admin: &Path, place: &Path, head: ObjectId, reason: &str) -> Result<
     Ok(())
 }
 
-fn try_register(admin: &Path, place: &Path, head: ObjectId, reason: &str) -> Result<(), WorktreeError> {
+fn try_register(
+    admin: &Path,
+    place: &Path,
+    head: ObjectId,
+    reason: &str,
+    sync: bool,
+) -> Result<(), WorktreeError> {
     if let Some(all) = admin.parent() {
         fs::create_dir_all(all).map_err(WorktreeError::io("make the folder", all))?;
     }
@@ -289,11 +328,28 @@ fn try_register(admin: &Path, place: &Path, head: ObjectId, reason: &str) -> Res
     let written = write_new(&admin.join("locked"), &[reason.as_bytes(), b"\n"])
         .and_then(|()| write_new(&admin.join("commondir"), &[b"../..\n"]))
         .and_then(|()| write_new(&admin.join("HEAD"), &[head.to_string().as_bytes(), b"\n"]))
+        .and_then(|()| {
+            if sync { on_disk(&[&admin.join("commondir"), &admin.join("HEAD"), admin]) } else { Ok(()) }
+        })
         .and_then(|()| write_new(&admin.join("gitdir"), &[&bytes(&place.join(".git")), b"\n"]));
     if written.is_err() {
         let _ = remove_all(admin);
     }
     written
+}
+
+/// Waits until files, or the names in a folder, are on the disk.
+fn on_disk(paths: &[&Path]) -> Result<(), WorktreeError> {
+    for path in paths {
+        let synced = fs::File::open(path).and_then(|file| file.sync_all());
+        // Some file systems cannot do it for folders.
+        if let Err(error) = synced
+            && !path.is_dir()
+        {
+            return Err(WorktreeError::io("write to the disk", *path)(error));
+        }
+    }
+    Ok(())
 }
 
 fn bytes(path: &Path) -> Vec<u8> {

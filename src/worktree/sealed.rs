@@ -69,7 +69,10 @@ pub fn create(
     let pack = git.join("objects/pack").join(format!("pack-{id}.pack"));
     provide_pack(repo, base, commit, manifest, &pack, options.cache)?;
 
-    write_new(&git.join("config"), &[config(repo.object_hash(), options.identity).as_bytes()])?;
+    write_new(
+        &git.join("config"),
+        &[config(repo.object_hash(), options.identity, checked_out.selection().is_some()).as_bytes()],
+    )?;
     // What a candidate holds is raw bytes, so that is what git shows here, whatever the attributes say.
     write_new(&git.join("info/attributes"), &[b"* -text -eol -ident -filter -working-tree-encoding\n"])?;
     if has_parents {
@@ -90,7 +93,7 @@ fn tree_and_parents(
         .map_err(|error| WorktreeError::Object { id, path: None, source: error.into() })
 }
 
-fn config(hash: gix::hash::Kind, identity: Option<(&str, &str)>) -> String {
+fn config(hash: gix::hash::Kind, identity: Option<(&str, &str)>, partial: bool) -> String {
     let user = identity.map_or_else(String::new, |(name, email)| {
         let quote = |value: &str| {
             let plain: String = value.chars().filter(|c| !c.is_control()).collect();
@@ -98,11 +101,13 @@ fn config(hash: gix::hash::Kind, identity: Option<(&str, &str)>) -> String {
         };
         format!("[user]\n\tname = {}\n\temail = {}\n", quote(name), quote(email))
     });
+    // There are no patterns of a sparse checkout: with this git only goes by the marks of the index, and sees a file that is there all the same.
+    let sparse = if partial { "\tsparseCheckout = true\n" } else { "" };
     let (version, extensions) =
         if hash == gix::hash::Kind::Sha1 { (0, "") } else { (1, "[extensions]\n\tobjectformat = sha256\n") };
     format!(
         "[core]\n\trepositoryformatversion = {version}\n\tfilemode = true\n\tbare = false\n\tsymlinks = true\n\
-         \tlogallrefupdates = true\n\tautocrlf = false\n\tfsmonitor = false\n[gc]\n\tauto = 0\n\
+         \tlogallrefupdates = true\n\tautocrlf = false\n\tfsmonitor = false\n{sparse}[gc]\n\tauto = 0\n\
          [maintenance]\n\tauto = false\n[commit]\n\tgpgsign = false\n[tag]\n\tgpgsign = false\n{extensions}{user}"
     )
 }
@@ -163,6 +168,8 @@ fn keep(cache: &Path, pack: &Path, index: &Path, kept: &Path, kept_index: &Path)
 
 /// Every tree and blob of the manifest, once.
 fn objects(manifest: &Manifest) -> Vec<(ObjectId, Kind)> {
+    // Also what is not checked out: a commit has it.
+    let manifest = manifest.whole();
     let empty = ObjectId::empty_tree(manifest.hash);
     let mut objects: Vec<(ObjectId, Kind)> = Vec::new();
     for dir in &manifest.dirs {

@@ -16,6 +16,7 @@ use gix::bstr::{BStr, BString, ByteSlice};
 use super::error::WorktreeError;
 use super::manifest::{MAX_DEPTH, join};
 use super::names;
+use super::overlay::{Below, Marks};
 use super::pool;
 use super::sys::{self, Dir, FileKind, Stat};
 
@@ -71,8 +72,8 @@ impl WarmLayers {
     }
 
     /// Copies every folder into the worktree at `place`, unless something is in its way there. No link on the way is
-    /// followed, and nothing that is there is changed.
-    pub fn copy_to(&self, place: &Path) -> Result<Layered, WorktreeError> {
+    /// followed, and nothing that is there is changed. Gives up with [`WorktreeError::Stopped`] soon after `stop` is set.
+    pub fn copy_to(&self, place: &Path, stop: Option<&AtomicBool>) -> Result<Layered, WorktreeError> {
         let from_root =
             Dir::open(&self.source).map_err(WorktreeError::io("open the folder", &self.source))?;
         let to_root = Dir::open(place).map_err(WorktreeError::io("open the folder", place))?;
@@ -96,13 +97,103 @@ impl WarmLayers {
                 }
                 Err(error) => return Err(fail_to(error)),
             };
-            let copied = copy_dir(&from, &to, &self.source.join(super::error::to_path(folder.as_ref())))?;
+            let source = self.source.join(super::error::to_path(folder.as_ref()));
+            let copied = copy_dir(&from, &to, &source, stop)?;
             done.stats.files += copied.files;
             done.stats.shared += copied.shared;
             done.stats.bytes += copied.bytes;
         }
         Ok(done)
     }
+}
+
+/// Whether a folder holds the warm folders `folders` and nothing else, each as a folder, so that it can be the lower layer of an overlay.
+pub fn is_nothing_but(source: &Path, folders: &[BString]) -> Result<bool, WorktreeError> {
+    let fail = || WorktreeError::io("read the folder", source);
+    let root = Dir::open(source).map_err(fail())?;
+    nothing_but(&root, b"".as_bstr(), folders).map_err(fail())
+}
+
+fn nothing_but(dir: &Dir, path: &BStr, folders: &[BString]) -> io::Result<bool> {
+    for entry in dir.entries()? {
+        let below = join(path, entry.name.as_ref());
+        let above_one = || folders.iter().any(|folder| folder.starts_with(&[&below[..], b"/"].concat()));
+        let is_one = folders.contains(&below);
+        if dir.stat(entry.name.as_ref())?.kind() != FileKind::Dir || !(is_one || above_one()) {
+            return Ok(false);
+        }
+        if !is_one && !nothing_but(&dir.open_dir(entry.name.as_ref())?, below.as_ref(), folders)? {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// Copies into the upper folder `upper` what shows through it of the folder `below`, which lies in `source`.
+pub(super) fn bring_up(upper: &Dir, below: &Dir, marks: Marks, source: &Path) -> Result<(), WorktreeError> {
+    let fail = WorktreeError::io("copy what was moved out of", source);
+    raise(upper, below, marks, source, 0).map_err(|error| match error {
+        Raise::Io(error) => fail(error),
+        Raise::Copy(error) => error,
+    })
+}
+
+enum Raise {
+    Io(io::Error),
+    Copy(WorktreeError),
+}
+
+impl From<io::Error> for Raise {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}
+
+fn raise(upper: &Dir, below: &Dir, marks: Marks, source: &Path, depth: usize) -> Result<(), Raise> {
+    if depth > MAX_DEPTH {
+        return Err(Raise::Copy(WorktreeError::TooLarge { what: "nested folders", limit: MAX_DEPTH as u64 }));
+    }
+    let present = upper.entries()?;
+    for entry in below.entries()? {
+        let name = entry.name.as_bstr();
+        // Whatever the command has put there, a mark that it removed it among them.
+        if present.iter().any(|seen| seen.name == name) {
+            continue;
+        }
+        let stat = below.stat(name)?;
+        match stat.kind() {
+            FileKind::File => {
+                let (from, to) = (below.open_file(name)?, upper.create_file(name, 0o600)?);
+                copy_content(&from, &to, &stat, &AtomicBool::new(true))?;
+            }
+            FileKind::Link => upper.make_link(&below.read_link(name)?, name)?,
+            FileKind::Dir => {
+                upper.make_dir(name, stat.mode & 0o777 | 0o700)?;
+                copy_dir(&below.open_dir(name)?, &upper.open_dir(name)?, source, None)
+                    .map_err(Raise::Copy)?;
+            }
+            FileKind::Fifo | FileKind::Socket | FileKind::Device => {}
+        }
+    }
+    for entry in present {
+        let name = entry.name.as_bstr();
+        if upper.stat(name)?.kind() != FileKind::Dir {
+            continue;
+        }
+        let inner = super::access::open_dir(upper, name)?;
+        let was = match marks.below(&inner)? {
+            Below::SamePlace => name.to_owned(),
+            Below::Renamed(old) => old,
+            // What was moved here from elsewhere says so itself.
+            Below::Nothing | Below::Absolute(_) => continue,
+        };
+        match below.open_dir(was.as_ref()) {
+            Ok(below) => raise(&inner, &below, marks, source, depth + 1)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound || sys::is_other_kind(&error) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
 }
 
 /// Opens the directory at `path`, making what is missing.
@@ -123,7 +214,7 @@ pub fn copy_on_write(source: &Path, target: &Path) -> Result<CopyStats, Worktree
     let from = Dir::open(source).map_err(WorktreeError::io("open the folder", source))?;
     fs::create_dir(target).map_err(WorktreeError::io("make the folder", target))?;
     let to = Dir::open(target).map_err(WorktreeError::io("open the folder", target))?;
-    copy_dir(&from, &to, source)
+    copy_dir(&from, &to, source, None)
 }
 
 /// Copies one file to a new one, with its mode and modification time; blocks are shared where possible.
@@ -157,7 +248,12 @@ struct Folder {
     files: Vec<BString>,
 }
 
-fn copy_dir(from: &Dir, to: &Dir, source: &Path) -> Result<CopyStats, WorktreeError> {
+fn copy_dir(
+    from: &Dir,
+    to: &Dir,
+    source: &Path,
+    stop: Option<&AtomicBool>,
+) -> Result<CopyStats, WorktreeError> {
     let mut folders = Vec::new();
     let mut links = Vec::new();
     plan(from, to, source, b"".as_bstr(), 0, &mut folders, &mut links)?;
@@ -178,6 +274,9 @@ fn copy_dir(from: &Dir, to: &Dir, source: &Path) -> Result<CopyStats, WorktreeEr
         let to = to.open_path(path).map_err(fail)?;
         let mut twins_here = Vec::new();
         for name in *files {
+            if stop.is_some_and(|stop| stop.load(Ordering::SeqCst)) {
+                return Err(WorktreeError::Stopped);
+            }
             let at = join(path, name.as_ref());
             let fail = |error| WorktreeError::io_below("copy", source, at.as_ref())(error);
             let file = from.open_file(name.as_ref()).map_err(fail)?;

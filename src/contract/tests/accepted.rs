@@ -281,6 +281,7 @@ prop_compose! {
                 setup_timeout: Some(Seconds::new(60)),
                 warm: vec!["target".into()],
                 include: Some(".worktreeinclude".into()),
+                sparse: vec!["src/**".into(), "!src/vendored/**".into()],
             },
             check,
             holdout: lasting.then(|| Holdout {

@@ -72,7 +72,12 @@ impl Session<'_> {
             folder::read(&real, Some(&place), hash).map_err(|error| unfit(&error, super::INVALID))?;
         is_frozen(terms, &real, &copied)?;
         let candidate = scratch.folder("candidate")?;
-        worktree::checkout(trees, tree.0, &candidate, CheckoutOptions { verify: true, unchanged: None })?;
+        worktree::checkout(
+            trees,
+            tree.0,
+            &candidate,
+            CheckoutOptions { verify: true, ..CheckoutOptions::default() },
+        )?;
         let report_path = terms.report.as_ref().map(|report| place.join(report));
         if report_path.as_ref().is_some_and(|path| fs::symlink_metadata(path).is_ok()) {
             return Err(Error::new(

@@ -6,7 +6,8 @@
 //! moved and says where it lay (`redirect`). The last two cannot be set from inside: overlayfs keeps these names to
 //! itself.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 use gix::bstr::{BStr, BString, ByteSlice};
 use gix::objs::tree::EntryKind;
@@ -18,11 +19,14 @@ use crate::worktree::error::WorktreeError;
 use crate::worktree::manifest::{Entry, MAX_DEPTH, Manifest, join};
 use crate::worktree::overlay::{Below, Marks, Overlaid};
 use crate::worktree::sys::{self, Dir, DirEntry, FileKind};
+use crate::worktree::warm::bring_up;
 
 pub(super) struct Merge<'a> {
     walk: Walk<'a>,
     lower: &'a Manifest,
     marks: Marks,
+    /// The warm folders, if they lie below the layer: their folder, open, and where it is.
+    warm: Option<(&'a Path, Dir)>,
     max_file_bytes: u64,
 }
 
@@ -40,15 +44,19 @@ struct Place<'d> {
     upper: Option<&'d Dir>,
     /// The folder of the layer that shows through.
     lower: Option<usize>,
+    /// The path of the folder of warm folders that shows through, if it lies at its own path.
+    warm: Option<&'d BString>,
 }
 
 impl<'a> Merge<'a> {
     pub fn new(walk: Walk<'a>, overlaid: &'a Overlaid, max_file_bytes: u64) -> Self {
-        Self { walk, lower: overlaid.layer(), marks: overlaid.marks(), max_file_bytes }
+        let warm = overlaid.warm().and_then(|place| Some((place, Dir::open(place).ok()?)));
+        Self { walk, lower: overlaid.layer(), marks: overlaid.marks(), warm, max_file_bytes }
     }
 
     pub fn run(mut self, root: &Dir) -> Result<Walk<'a>, WorktreeError> {
-        let top = Place { upper: Some(root), lower: Some(0) };
+        let above = BString::default();
+        let top = Place { upper: Some(root), lower: Some(0), warm: self.warm.as_ref().map(|_| &above) };
         self.read_dir(top, BString::default(), Some(0), false, 0)?;
         Ok(self.walk)
     }
@@ -91,6 +99,8 @@ impl<'a> Merge<'a> {
         let at = self.walk.nodes.len();
         self.walk.count(names.len())?;
         self.walk.nodes.push(Node { path, known, entries: Vec::with_capacity(names.len()) });
+        let all: BTreeSet<BString> =
+            if self.walk.known.dirs[0].partial { names.keys().cloned().collect() } else { BTreeSet::new() };
         for (name, seen) in names {
             let what = match seen {
                 Seen::Upper(found, below) => self.changed(at, place, &found, below, ignored, depth)?,
@@ -100,6 +110,7 @@ impl<'a> Merge<'a> {
                 self.walk.nodes[at].entries.push(Found { name, what });
             }
         }
+        self.walk.keep_absent(at, &|name| all.contains(name))?;
         Ok(at)
     }
 
@@ -140,7 +151,9 @@ impl<'a> Merge<'a> {
                     }
                     other => other.map_err(fail)?,
                 };
-                let shown = match self.marks.below(&dir).map_err(fail)? {
+                let marks = self.marks.below(&dir).map_err(fail)?;
+                let warm = self.bring_up_moved(place, name, &marks, &dir, &judged)?;
+                let shown = match marks {
                     Below::Nothing => None,
                     Below::SamePlace => below.filter(|entry| entry.mode.is_tree()).map(|entry| entry.dir),
                     Below::Absolute(path) => self.lower.find_dir(path.as_ref()),
@@ -150,9 +163,36 @@ impl<'a> Merge<'a> {
                         .filter(|entry| entry.mode.is_tree())
                         .map(|entry| entry.dir),
                 };
-                self.enter(Place { upper: Some(&dir), lower: shown }, judged, depth)
+                let inner = Place { upper: Some(&dir), lower: shown, warm: warm.as_ref() };
+                self.enter(inner, judged, depth)
             }
         }
+    }
+
+    /// What of the warm folders shows through the upper folder `dir`: where it lies at its own path that is not part of any candidate, and the path
+    /// is given. Elsewhere the command has moved it, as files of its own: they are copied to where it sees them.
+    fn bring_up_moved(
+        &self,
+        place: Place<'_>,
+        name: &BStr,
+        marks: &Below,
+        dir: &Dir,
+        judged: &Judged<'_>,
+    ) -> Result<Option<BString>, WorktreeError> {
+        let Some((source, root)) = &self.warm else { return Ok(None) };
+        let origin = match marks {
+            Below::Nothing => None,
+            Below::SamePlace => place.warm.map(|above| join(above.as_ref(), name)),
+            Below::Renamed(old) => place.warm.map(|above| join(above.as_ref(), old.as_ref())),
+            Below::Absolute(path) => Some(path.clone()),
+        };
+        let Some(origin) = origin else { return Ok(None) };
+        let Ok(below) = root.open_path(origin.as_ref()) else { return Ok(None) };
+        if origin == judged.path {
+            return Ok(Some(origin));
+        }
+        bring_up(dir, &below, self.marks, source)?;
+        Ok(None)
     }
 
     /// Decides about a name that only the layer has.
@@ -171,7 +211,7 @@ impl<'a> Merge<'a> {
         let Some(judged) = self.walk.judge(at, entry.name.as_ref(), kind, ignored) else { return Ok(None) };
         if kind == FileKind::Dir {
             let lower = entry.mode.is_tree().then_some(entry.dir);
-            return self.enter(Place { upper: None, lower }, judged, depth);
+            return self.enter(Place { upper: None, lower, warm: None }, judged, depth);
         }
         let same = judged.known.filter(|known| known.id == entry.id && known.mode.is_blob_or_symlink());
         let size = entry.stat.map_or(0, |stat| stat.size);
@@ -206,11 +246,14 @@ impl<'a> Merge<'a> {
         let known = known.filter(|known| known.mode.is_tree()).map(|known| known.dir);
         if let (None, Some(lower), Some(dir)) = (place.upper, place.lower, known)
             && self.lower.dirs[lower].tree == self.walk.known.dirs[dir].tree
+            // Of two folders with one tree other parts may be checked out.
+            && (!self.lower.dirs[lower].partial || self.lower.dirs[lower].path == path)
+            && (!self.walk.known.dirs[dir].partial || self.lower.dirs[lower].path == path)
         {
             // All of it is tracked, so no rule can leave anything out.
-            let Manifest { dirs, .. } = self.lower;
-            self.walk.stats.files += dirs[lower].files;
-            return Ok(Some(What::Same(EntryKind::Tree.into(), dirs[lower].tree)));
+            let known = &self.walk.known.dirs[dir];
+            self.walk.stats.files += known.files;
+            return Ok(Some(What::Same(EntryKind::Tree.into(), known.tree)));
         }
         Ok(Some(What::Dir(self.read_dir(place, path, known, excluded, depth + 1)?)))
     }

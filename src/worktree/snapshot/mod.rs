@@ -130,7 +130,8 @@ enum What {
 
 /// Stores what the folder `place` holds. `checked_out` is the manifest of what was put there (or of the tree the
 /// candidate starts from): its paths are never ignored, and what `stat` shows to be untouched since is not read again.
-/// `ignores` are the rules of the base commit. A `.git` at the top is never looked at.
+/// `ignores` are the rules of the base commit. A `.git` at the top is never looked at. What was not checked out stays as it is, unless something
+/// has taken its place.
 pub fn snapshot(
     repo: &gix::Repository,
     checked_out: &Manifest,
@@ -140,8 +141,9 @@ pub fn snapshot(
 ) -> Result<Snapshot, WorktreeError> {
     let root = access::open_place(place).map_err(WorktreeError::io("open the folder", place))?;
     let trust_stat = !options.read_all && root.content_moves_ctime();
-    let found = Walk::new(place, checked_out, ignores, trust_stat).run(&root)?;
-    store(repo, checked_out, &root, found, options)
+    let known = checked_out.whole();
+    let found = Walk::new(place, known, ignores, trust_stat).run(&root)?;
+    store(repo, known, &root, found, options)
 }
 
 /// The same of a folder that was the upper layer of an overlay: what the command saw in it, which is `overlaid`'s layer with
@@ -155,22 +157,23 @@ pub fn snapshot_overlaid(
 ) -> Result<Snapshot, WorktreeError> {
     let place = overlaid.place();
     let root = access::open_place(place).map_err(WorktreeError::io("open the folder", place))?;
-    let walk = Walk::new(place, checked_out, ignores, false);
+    let known = checked_out.whole();
+    let walk = Walk::new(place, known, ignores, false);
     let found = Merge::new(walk, overlaid, options.max_file_bytes).run(&root)?;
-    store(repo, checked_out, &root, found, options)
+    store(repo, known, &root, found, options)
 }
 
 /// Reads what must be read and stores the trees.
 fn store(
     repo: &gix::Repository,
-    checked_out: &Manifest,
+    known: &Manifest,
     root: &Dir,
     found: Walk<'_>,
     options: SnapshotOptions,
 ) -> Result<Snapshot, WorktreeError> {
     let Walk { place, mut nodes, mut violations, mut stats, .. } = found;
 
-    let reader = Reader::new(checked_out, place, root, options);
+    let reader = Reader::new(known, place, root, options);
     for (node, read) in reader.read_all(repo, &nodes)? {
         for (index, outcome) in read {
             stats.read += 1;
@@ -186,7 +189,7 @@ fn store(
             nodes[node].entries[index].what = what;
         }
     }
-    let (tree, files) = store_trees(repo, checked_out, &nodes)?;
+    let (tree, files) = store_trees(repo, known, &nodes)?;
     stats.files += files;
     violations.sort_unstable();
     Ok(Snapshot { tree, violations, stats })

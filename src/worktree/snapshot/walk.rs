@@ -65,12 +65,36 @@ impl<'a> Walk<'a> {
         let at = self.nodes.len();
         self.count(names.len())?;
         self.nodes.push(Node { path, known, entries: Vec::with_capacity(names.len()) });
-        for name in names {
-            if let Some(what) = self.look_at(at, dir, &name, ignored, depth)? {
-                self.nodes[at].entries.push(Found { name: name.name, what });
+        for name in &names {
+            if let Some(what) = self.look_at(at, dir, name, ignored, depth)? {
+                self.nodes[at].entries.push(Found { name: name.name.clone(), what });
             }
         }
+        self.keep_absent(at, &|name| names.binary_search_by(|found| found.name.as_bstr().cmp(name)).is_ok())?;
         Ok(at)
+    }
+
+    /// Adds to a folder what was not checked out of it, unless something is in its place.
+    pub fn keep_absent(&mut self, at: usize, taken: &dyn Fn(&BStr) -> bool) -> Result<(), WorktreeError> {
+        let manifest = self.known;
+        let Some(dir) = self.nodes[at].known.filter(|dir| manifest.dirs[*dir].partial) else { return Ok(()) };
+        for entry in manifest.dirs[dir].entries.iter().filter(|entry| !taken(entry.name.as_ref())) {
+            let what = if entry.absent {
+                What::Same(entry.mode, entry.id)
+            } else if entry.mode.is_tree() && manifest.dirs[entry.dir].partial {
+                // All of it that was there is gone.
+                let below = self.nodes.len();
+                let path = manifest.dirs[entry.dir].path.clone();
+                self.nodes.push(Node { path, known: Some(entry.dir), entries: Vec::new() });
+                self.keep_absent(below, &|_| false)?;
+                What::Dir(below)
+            } else {
+                continue;
+            };
+            self.count(1)?;
+            self.nodes[at].entries.push(Found { name: entry.name.clone(), what });
+        }
+        Ok(())
     }
 
     /// Counts more paths, and refuses too many.

@@ -5,6 +5,7 @@ mod linked;
 mod overlays;
 mod sealed_history;
 mod snapshots;
+mod sparse;
 mod trees;
 mod warm_layers;
 
@@ -114,7 +115,7 @@ impl Sandbox {
     /// A fresh folder with a tree in it.
     fn check_out(&self, rev: &str) -> (PathBuf, Manifest) {
         let place = tempfile::tempdir_in(self.places()).unwrap().keep();
-        let options = CheckoutOptions { verify: true, unchanged: None };
+        let options = CheckoutOptions { verify: true, ..CheckoutOptions::default() };
         let (manifest, _) = checkout(&self.open(), self.id(rev), &place, options).unwrap();
         (place, manifest)
     }

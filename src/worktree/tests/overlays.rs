@@ -3,24 +3,33 @@
 use std::os::unix::fs::MetadataExt;
 use std::sync::atomic::AtomicBool;
 
+use gix::bstr::BStr;
 use proptest::prelude::*;
 use proptest::test_runner::{Config, TestRunner};
 
 use super::*;
 use crate::sandbox::{self, Adapter, Network, Policy};
 use crate::worktree::{
-    Layer, Lies, LinkedWorktree, Marks, Overlaid, Probe, SealOptions, reclaim_layers, snapshot_overlaid,
+    Layer, Lies, LinkedWorktree, Marks, Overlaid, Probe, SealOptions, Selection, digest_folder,
+    is_nothing_but, reclaim_layers, snapshot_overlaid,
 };
 
 static NEVER: AtomicBool = AtomicBool::new(false);
 
 /// Runs a script in the overlay of `upper`, with another writable folder beside it. `None` if there are no overlays here.
-fn run(script: &str, upper: &Path, lower: &Path, work: &Path, marks: Marks, beside: &Path) -> Option<String> {
+fn run(
+    script: &str,
+    upper: &Path,
+    lower: &[PathBuf],
+    work: &Path,
+    marks: Marks,
+    beside: &Path,
+) -> Option<String> {
     let command = sandbox::Command {
         env: vec![("PATH".into(), "/usr/bin:/bin".into()), ("HOME".into(), beside.into())],
         overlay: Some(sandbox::Overlay {
             upper: upper.to_owned(),
-            lower: vec![lower.to_owned()],
+            lower: lower.to_vec(),
             work: work.to_owned(),
             user_marks: marks == Marks::User,
         }),
@@ -51,7 +60,8 @@ fn all_marks() -> Vec<Marks> {
         let probe = Probe::prepare(&top).unwrap();
         let beside = top.join("beside");
         fs::create_dir(&beside).unwrap();
-        run(Probe::SCRIPT, &probe.upper, &probe.lower, &probe.work, *marks, &beside).is_some()
+        run(Probe::SCRIPT, &probe.upper, std::slice::from_ref(&probe.lower), &probe.work, *marks, &beside)
+            .is_some()
             && probe.shows(*marks)
     };
     let all: Vec<Marks> = [Marks::Trusted, Marks::User].into_iter().filter(works).collect();
@@ -87,8 +97,8 @@ impl Environment {
     }
 
     fn run(&self, script: &str) -> String {
-        let lower = self.overlaid.lower();
-        run(script, self.linked.path(), lower, &self.work, self.overlaid.marks(), &self.beside).unwrap()
+        let lower = self.overlaid.layers();
+        run(script, self.linked.path(), &lower, &self.work, self.overlaid.marks(), &self.beside).unwrap()
     }
 
     /// A second command in the same worktree, which needs a working space of its own.
@@ -137,7 +147,7 @@ fn base(sandbox: &Sandbox) {
 }
 
 fn layer(sandbox: &Sandbox, rev: &str) -> Layer {
-    Layer::obtain(&sandbox.open(), &sandbox.places(), sandbox.id(rev)).unwrap().unwrap()
+    Layer::obtain(&sandbox.open(), &sandbox.places(), sandbox.id(rev), None).unwrap().unwrap()
 }
 
 fn any_path() -> impl Strategy<Value = String> {
@@ -234,6 +244,130 @@ fn a_snapshot_of_the_changes_is_one_of_everything() {
         let left: Vec<_> =
             fs::read_dir(sandbox.places()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
         assert_eq!(left, ["layers"], "{marks:?}");
+    }
+}
+
+/// A layer that is a part of its tree: what is not in it stays, wherever what was there is moved to.
+#[test]
+fn a_snapshot_of_the_changes_to_a_part_is_one_of_everything() {
+    for marks in all_marks() {
+        let sandbox = Sandbox::new();
+        base(&sandbox);
+        let repo = sandbox.open();
+        let whole = Manifest::read(&repo, sandbox.id("HEAD^{tree}"), true).unwrap();
+        let part = Selection::new("part", whole, |path: &BStr| {
+            path.starts_with(b"b") || path == "a/g" || path == "a/c/d/f" || path == "g" || path == "run.sh"
+        });
+        let tree = sandbox.id("HEAD^{tree}");
+        let layer = Layer::obtain(&repo, &sandbox.places(), tree, Some(&part)).unwrap().unwrap();
+        assert!(layer.path().join("a/g").exists() && !layer.path().join("a/f").exists());
+        let number = std::cell::Cell::new(0);
+        let config = Config { cases: 60, failure_persistence: None, ..Config::default() };
+        TestRunner::new(config)
+            .run(&prop::collection::vec(any_edit(), 0..14), |edits| {
+                number.set(number.get() + 1);
+                let name = format!("part-{}", number.get());
+                let fresh = Environment::new(&sandbox, &layer, "HEAD^{tree}", marks, &name);
+                let printed = fresh.run(&script(&edits));
+                let (quick, whole) = (fresh.snapshot(&sandbox), fresh.whole(&sandbox));
+                prop_assert_eq!(&quick.violations, &whole.violations, "{}", printed);
+                prop_assert_eq!(
+                    quick.tree,
+                    whole.tree,
+                    "{:?} {:?}",
+                    sandbox.list(quick.tree),
+                    sandbox.list(whole.tree)
+                );
+                prop_assert!(!edits.is_empty() || quick.tree == tree);
+                fresh.linked.remove().unwrap();
+                Ok(())
+            })
+            .unwrap();
+    }
+}
+
+/// Takes a warm folder out of a worktree, as it is done before a candidate is made.
+fn take(place: &Path, folder: &str) {
+    let above = place.join(folder).parent().unwrap().to_owned();
+    let plain = above.ancestors().take_while(|one| *one != place).all(|one| !one.is_symlink());
+    if plain && above.is_dir() {
+        crate::worktree::remove_all(&place.join(folder)).unwrap();
+    }
+}
+
+/// One thing that a worker may do to its warm folders and what lies around them.
+fn any_edit_of_warm_folders() -> impl Strategy<Value = String> {
+    let path = || {
+        let known =
+            ["d", "d/a", "d/a/b", "d/f", "a/h", "a/h/d", "a", "b", "b/n", "e", "e/x.log", "n", "n/m", "c/d"];
+        prop::sample::select(known.to_vec())
+    };
+    prop_oneof![
+        6 => (path(), path()).prop_map(|(p, q)| format!("mv -T '{p}' '{q}'")),
+        2 => (path(), path()).prop_map(|(p, q)| format!("mv '{p}' '{q}'")),
+        2 => path().prop_map(|p| format!("rm -rf './{p}'")),
+        2 => path().prop_map(|p| format!("mkdir -p '{p}'")),
+        3 => path().prop_map(|p| format!("echo changed > '{p}/f'")),
+        1 => path().prop_map(|p| format!("rm '{p}/f'")),
+        1 => (path(), path()).prop_map(|(p, q)| format!("ln -s '{p}' '{q}'")),
+    ]
+}
+
+/// Warm folders below the layer: none of it is in a candidate where it lies, all of it where the command has moved it.
+#[test]
+fn a_warm_folder_below_the_layer_is_as_good_as_a_copy() {
+    for marks in all_marks().into_iter().filter(|marks| *marks == Marks::Trusted) {
+        let sandbox = Sandbox::new();
+        base(&sandbox);
+        let layer = layer(&sandbox, "HEAD^{tree}");
+        let warm = sandbox.places().join("warm");
+        let folders = ["d", "a/h", "e/x.log"];
+        for (path, content) in [
+            ("d/f", "warm"),
+            ("d/a/b/f", "warm"),
+            ("d/a/c", "warm"),
+            ("a/h/f", "warm"),
+            ("a/h/d/g", "warm"),
+            ("e/x.log/f", "warm"),
+        ] {
+            put(&warm, path, content);
+        }
+        link("f", &warm.join("d/l"));
+        make_executable(&warm.join("a/h/f"));
+        let names: Vec<gix::bstr::BString> = folders.iter().map(|folder| (*folder).into()).collect();
+        assert!(is_nothing_but(&warm, &names).unwrap());
+        let before = digest_folder(&warm).unwrap();
+        let number = std::cell::Cell::new(0);
+        let edit = prop_oneof![1 => any_edit(), 4 => any_edit_of_warm_folders()];
+        let config = Config { cases: 150, failure_persistence: None, ..Config::default() };
+        TestRunner::new(config)
+            .run(&prop::collection::vec(edit, 0..10), |edits| {
+                number.set(number.get() + 1);
+                let name = format!("warm-{}", number.get());
+                let mut fresh = Environment::new(&sandbox, &layer, "HEAD^{tree}", marks, &name);
+                fresh.overlaid = fresh.overlaid.with_warm(&warm);
+                let printed = fresh.run(&format!("cat d/f a/h/f e/x.log/f\n{}", script(&edits)));
+                prop_assert!(printed.starts_with("warmwarmwarm"), "{}", printed);
+                for folder in folders {
+                    take(fresh.linked.path(), folder);
+                    take(&fresh.beside.join("copy"), folder);
+                }
+                let (quick, whole) = (fresh.snapshot(&sandbox), fresh.whole(&sandbox));
+                prop_assert_eq!(&quick.violations, &whole.violations, "{}", printed);
+                prop_assert_eq!(
+                    quick.tree,
+                    whole.tree,
+                    "{:?} {:?}",
+                    sandbox.list(quick.tree),
+                    sandbox.list(whole.tree)
+                );
+                fresh.linked.remove().unwrap();
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(digest_folder(&warm).unwrap(), before);
+        put(&warm, "a/more", "not a part of any");
+        assert!(!is_nothing_but(&warm, &names).unwrap());
     }
 }
 
@@ -407,7 +541,9 @@ fn loops_on_one_base_share_its_layer_and_do_not_wait_for_each_other() {
     // One that is damaged and in use is neither used nor taken away from under those who use it.
     let held = layer(&sandbox, "HEAD^{tree}");
     fs::write(held.path().join("f"), "damaged\n").unwrap();
-    assert!(Layer::obtain(&sandbox.open(), &sandbox.places(), sandbox.id("HEAD^{tree}")).unwrap().is_none());
+    assert!(
+        Layer::obtain(&sandbox.open(), &sandbox.places(), sandbox.id("HEAD^{tree}"), None).unwrap().is_none()
+    );
     assert_eq!(fs::read(held.path().join("f")).unwrap(), b"damaged\n");
 }
 

@@ -13,7 +13,7 @@ use gix::bstr::ByteSlice;
 use proptest::prelude::*;
 
 use super::*;
-use crate::worktree::WorktreeError;
+use crate::worktree::{WorktreeError, advance, is_as_made};
 
 /// Field reports 1.38, 1.39, 1.65, 2.28: config, attributes and hooks of the repository change nothing and run nothing.
 #[test]
@@ -76,7 +76,7 @@ fn unchanged_files_keep_an_old_time_and_changed_ones_never_do() {
     let place = sandbox.path("timed");
     fs::create_dir(&place).unwrap();
     let time = UNIX_EPOCH + Duration::from_secs(1_600_000_000);
-    let options = CheckoutOptions { verify: false, unchanged: Some((&base, time)) };
+    let options = CheckoutOptions { unchanged: Some((&base, time)), ..CheckoutOptions::default() };
     let (manifest, stats) = checkout(&repo, sandbox.id("HEAD^{tree}"), &place, options).unwrap();
     assert_eq!((stats.files, stats.links, stats.dirs), (7, 1, 3));
     let is_old = |path: &str| fs::symlink_metadata(place.join(path)).unwrap().modified().unwrap() == time;
@@ -162,7 +162,7 @@ fn missing_and_corrupt_objects_are_named() {
     fs::copy(other, &loose).unwrap();
     let place = sandbox.path("place");
     fs::create_dir(&place).unwrap();
-    let verify = CheckoutOptions { verify: true, unchanged: None };
+    let verify = CheckoutOptions { verify: true, ..CheckoutOptions::default() };
     let error = checkout(&sandbox.open(), sandbox.id("HEAD^{tree}"), &place, verify).unwrap_err();
     assert!(error.to_string().starts_with(&format!("object {id} (at 'dir/file') is corrupt")), "{error}");
 
@@ -271,5 +271,92 @@ proptest! {
         let back = sandbox.snapshot(&again, &manifest);
         prop_assert_eq!(back.tree, taken.tree);
         prop_assert_eq!(back.stats.files, kept.len());
+    }
+}
+
+/// A few names that are files, programs, links and folders of each other in turn.
+pub(super) fn some_tree() -> impl Strategy<Value = Vec<(String, u8)>> {
+    proptest::collection::vec(("(a|b|c)(/(a|b|c)){0,2}", 0_u8..6), 0..8)
+}
+
+/// Writes files into the work tree, as far as one is not in the way of another, and commits.
+pub(super) fn commit_some(sandbox: &Sandbox, files: &[(String, u8)]) -> ObjectId {
+    for entry in fs::read_dir(sandbox.path("repo")).unwrap().map(|entry| entry.unwrap().path()) {
+        if !entry.ends_with(".git") {
+            crate::worktree::remove_all(&entry).unwrap();
+        }
+    }
+    for (path, kind) in files {
+        let at = sandbox.path("repo").join(path);
+        if fs::create_dir_all(at.parent().unwrap()).is_err() || at.symlink_metadata().is_ok() {
+            continue;
+        }
+        match kind {
+            0 => link("nowhere", &at),
+            1 => link("a/b", &at),
+            _ => fs::write(&at, format!("{}\n", kind / 2)).unwrap(),
+        }
+        if *kind == 5 {
+            make_executable(&at);
+        }
+    }
+    sandbox.commit();
+    sandbox.id("HEAD^{tree}")
+}
+
+#[test]
+fn a_checkout_that_is_moved_on_is_that_of_the_other_tree() {
+    use proptest::test_runner::{Config, TestRunner};
+    let sandbox = Sandbox::new();
+    let mut runner = TestRunner::new(Config::with_cases(40));
+    runner
+        .run(&(some_tree(), some_tree()), |(before, after)| {
+            let (first, second) = (commit_some(&sandbox, &before), commit_some(&sandbox, &after));
+            let repo = sandbox.open();
+            let (place, manifest) = sandbox.check_out(&first.to_string());
+            assert!(is_as_made(&manifest, &place, &[]).unwrap());
+            let moved = advance(&repo, &manifest, second, &place, true).unwrap();
+            assert_eq!(moved.tree(), second);
+            // Each file is noted as it is now, and nothing else is there.
+            assert!(is_as_made(&moved, &place, &[]).unwrap());
+            assert_eq!(sandbox.snapshot(&place, &moved).tree, second);
+            fs::remove_dir_all(place).unwrap();
+            Ok(())
+        })
+        .unwrap();
+}
+
+#[test]
+fn what_is_not_as_it_was_made_is_seen() {
+    let sandbox = Sandbox::new();
+    sandbox.write("dir/file", "one\n");
+    sandbox.write("top", "two\n");
+    link("top", &sandbox.path("repo/link"));
+    sandbox.commit();
+    type Change = fn(&Path);
+    let changes: [(&str, Change); 7] = [
+        ("content", |place| fs::write(place.join("dir/file"), "two\n").unwrap()),
+        ("mode", |place| make_executable(&place.join("top"))),
+        ("another file", |place| fs::write(place.join("dir/more"), "").unwrap()),
+        ("another folder", |place| fs::create_dir(place.join("more")).unwrap()),
+        ("a file less", |place| fs::remove_file(place.join("top")).unwrap()),
+        ("another link", |place| {
+            fs::remove_file(place.join("link")).unwrap();
+            link("dir", &place.join("link"));
+        }),
+        ("a link for a folder", |place| {
+            fs::rename(place.join("dir"), place.with_extension("dir")).unwrap();
+            symlink(place.with_extension("dir"), place.join("dir")).unwrap();
+        }),
+    ];
+    for (what, change) in changes {
+        let (place, manifest) = sandbox.check_out("HEAD^{tree}");
+        put(&place, "warm/deep/file", "given");
+        put(&place, "dir/.given", "given");
+        let given = ["warm/deep".into(), "dir/.given".into()];
+        assert!(is_as_made(&manifest, &place, &given).unwrap(), "{what}");
+        assert!(!is_as_made(&manifest, &place, &given[..1]).unwrap(), "{what}");
+        change(&place);
+        assert!(!is_as_made(&manifest, &place, &given).unwrap(), "{what}");
     }
 }

@@ -56,11 +56,11 @@ fn layers_go_where_the_tree_has_nothing_and_never_through_a_link() {
     fs::create_dir(&place).unwrap();
     let folders = ["web/node_modules".into(), "target/".into(), "absent".into()];
     let layers = WarmLayers::prepare(&source, &folders).unwrap();
-    let done = layers.copy_to(&place).unwrap();
+    let done = layers.copy_to(&place, None).unwrap();
     assert_eq!((done.stats.files, done.left_out.len()), (2, 0));
     assert_eq!(fs::read(place.join("web/node_modules/x/index.js")).unwrap(), b"x");
     fs::write(place.join("target/debug/y"), "mine").unwrap();
-    let again = layers.copy_to(&place).unwrap();
+    let again = layers.copy_to(&place, None).unwrap();
     assert_eq!((again.stats.files, again.left_out.len()), (0, 2));
     assert_eq!(fs::read(place.join("target/debug/y")).unwrap(), b"mine");
 
@@ -81,7 +81,7 @@ fn layers_go_where_the_tree_has_nothing_and_never_through_a_link() {
             "file above" => put(&place, "web", "file"),
             _ => put(&place, "web/node_modules", "file"),
         }
-        let done = layers.copy_to(&place).unwrap();
+        let done = layers.copy_to(&place, None).unwrap();
         assert_eq!(done.left_out, ["web/node_modules"], "{what}");
         assert_eq!(done.stats.files, 1, "{what}: the other folder is copied");
         assert_eq!(fs::read_dir(&outside).unwrap().count(), 1, "{what}");
