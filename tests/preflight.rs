@@ -445,13 +445,13 @@ fn tokens_that_are_not_told_are_not_zero() {
 fn a_check_sees_as_many_processors_as_the_contract_says() {
     let env = TestEnv::new();
     numbers(&env, "echo 1 > src/a\n", "");
-    let check = "n=$(nproc); echo \"fail nproc-$n\"; echo \"fail jobs-$CARGO_BUILD_JOBS\"; echo \"fail mine-$OMP_NUM_THREADS\"; echo fail it; echo done 4; exit 1\n";
+    let check = "n=$(env -u OMP_NUM_THREADS nproc); echo \"fail nproc-$n\"; echo \"fail jobs-$CARGO_BUILD_JOBS\"; echo \"fail mine-$GOMAXPROCS\"; echo fail it; echo done 4; exit 1\n";
     env.write("check.sh", check);
     env.commit("A check that counts");
     let toml = std::fs::read_to_string(env.repo().join("loop.toml")).unwrap();
     let at = toml.rfind("timeout = \"60s\"").unwrap();
     let with = |count: u32| {
-        format!("{}cpus = {count}\nenv = {{ OMP_NUM_THREADS = \"3\" }}\n{}", &toml[..at], &toml[at..])
+        format!("{}cpus = {count}\nenv = {{ GOMAXPROCS = \"3\" }}\n{}", &toml[..at], &toml[at..])
     };
     env.write("loop.toml", with(1));
     // A rehearsal runs the check and keeps nothing.
