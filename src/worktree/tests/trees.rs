@@ -328,12 +328,12 @@ fn a_checkout_that_is_moved_on_is_that_of_the_other_tree() {
 
 #[test]
 fn what_is_not_as_it_was_made_is_seen() {
+    type Change = fn(&Path);
     let sandbox = Sandbox::new();
     sandbox.write("dir/file", "one\n");
     sandbox.write("top", "two\n");
     link("top", &sandbox.path("repo/link"));
     sandbox.commit();
-    type Change = fn(&Path);
     let changes: [(&str, Change); 7] = [
         ("content", |place| fs::write(place.join("dir/file"), "two\n").unwrap()),
         ("mode", |place| make_executable(&place.join("top"))),
