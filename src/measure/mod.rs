@@ -27,7 +27,7 @@ use gix::bstr::BString;
 use gix::objs::Kind;
 use gix::objs::tree::EntryKind;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::escape::escape_path;
 use crate::git::{Repo, TreesInMemory};
 use crate::guard::diff::{Change, changes};
@@ -134,22 +134,30 @@ fn one(repo: &Repo, change: &Change, sums: &mut Sums, left: &mut Left) -> Result
         sums.leave_out(&path, &[Delta::ChangedLines], Why::TooDifferent, None);
     }
     if files {
-        source_of(change, &path, old.bytes(), new.bytes(), sums, left);
+        source_of(change, &path, old.bytes(), new.bytes(), sums, left)?;
     }
     Ok(())
 }
 
 /// Counts what is in the two sides of a source file. A side that cannot be parsed leaves out both: else a file would lose all its
 /// complexity by growing beyond the bound.
-fn source_of(change: &Change, path: &str, old: &[u8], new: &[u8], sums: &mut Sums, left: &mut Left) {
+fn source_of(
+    change: &Change,
+    path: &str,
+    old: &[u8],
+    new: &[u8],
+    sums: &mut Sums,
+    left: &mut Left,
+) -> Result<()> {
     let Some(language) = Language::of(&change.path) else {
         if !matches!(Role::of(&change.path), Role::Read(_) | Role::Unread) {
             sums.leave_out(path, Delta::OF_SOURCE, Why::UnknownLanguage, None);
         }
-        return;
+        return Ok(());
     };
     let Some(rest) = left.parsed.checked_sub(old.len() + new.len()) else {
-        return sums.leave_out(path, Delta::OF_SOURCE, Why::ChangeTooLarge, None);
+        sums.leave_out(path, Delta::OF_SOURCE, Why::ChangeTooLarge, None);
+        return Ok(());
     };
     left.parsed = rest;
     let facts = |content: &[u8]| source::facts(language, &change.path, content);
@@ -159,8 +167,16 @@ fn source_of(change: &Change, path: &str, old: &[u8], new: &[u8], sums: &mut Sum
             let why = match why {
                 NoTree::TooLarge => Why::TooLarge,
                 NoTree::TooComplex => Why::TooComplex,
+                // The number would be one of the machine, not of the trees.
+                NoTree::NoStack => {
+                    return Err(Error::workspace(format!(
+                        "{path} cannot be parsed: there is no stack for it"
+                    ))
+                    .hint("raise the limit on address space: ulimit -v unlimited"));
+                }
             };
-            return sums.leave_out(path, Delta::OF_SOURCE, why, None);
+            sums.leave_out(path, Delta::OF_SOURCE, why, None);
+            return Ok(());
         }
     };
     if before.broken || after.broken {
@@ -172,6 +188,7 @@ fn source_of(change: &Change, path: &str, old: &[u8], new: &[u8], sums: &mut Sum
         sums.leave_out(path, Delta::OF_SOURCE, Why::ParseErrors, Some(detail.to_owned()));
     }
     sums.add(path, &before, &after);
+    Ok(())
 }
 
 /// The manifests and lock files of a tree, by path.

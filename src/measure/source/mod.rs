@@ -68,8 +68,28 @@ impl Language {
     }
 }
 
+/// The stack of the thread that parses. The parser's stack is a graph, and it lets go of that by calling itself once for each node:
+/// of a file that is nested as deep as a file can be, about 100 bytes for each byte of it. Only what is used is ever mapped.
+const STACK: usize = if usize::BITS >= 64 { 512 << 20 } else { 128 << 20 };
+
 /// Counts what is in a file. `path` says what of Python is private and which files are tests.
 pub fn facts(language: Language, path: &[u8], source: &[u8]) -> Result<Facts, NoTree> {
+    // Most files cannot be nested deeper than an ordinary stack holds.
+    if source.len() <= SHALLOW {
+        return count_in(language, path, source);
+    }
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().name("parse".to_owned()).stack_size(STACK);
+        let counting =
+            thread.spawn_scoped(scope, || count_in(language, path, source)).map_err(|_| NoTree::NoStack)?;
+        counting.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+    })
+}
+
+/// Files of so many bytes are parsed where the caller is.
+const SHALLOW: usize = 4096;
+
+fn count_in(language: Language, path: &[u8], source: &[u8]) -> Result<Facts, NoTree> {
     let syntax = Syntax::parse(source, &language.grammar())?;
     let path = String::from_utf8_lossy(path);
     let words: Box<dyn Grammar> = match language {

@@ -11,10 +11,10 @@ use tree_sitter::{Language, ParseOptions, ParseState, Parser, TreeCursor};
 pub const MAX_BYTES: usize = 1 << 20;
 /// The most nodes of a tree. Dense code has about one for every two bytes.
 pub const MAX_NODES: usize = 2_000_000;
-/// How much work the parser may do: steps of a hundred operations, so many at least and so many more for each byte. Ordinary
-/// code needs less than one step for ten bytes. It is counted and not timed, so that a slow machine gives the same numbers.
-const STEPS: usize = 20_000;
-const STEPS_PER_BYTE: usize = 1;
+/// How much work the parser may do: steps of a hundred operations, so many at least and one more for so many bytes. The densest of
+/// ordinary code needs one step for 35 bytes. It is counted and not timed, so that a slow machine gives the same numbers.
+const STEPS: usize = 5_000;
+const BYTES_PER_STEP: usize = 8;
 
 /// The most bytes of a signature that are looked at.
 pub const LONGEST_HEADER: usize = 4096;
@@ -26,6 +26,8 @@ pub enum NoTree {
     TooLarge,
     /// More than [`MAX_NODES`], or more work than the parser may do.
     TooComplex,
+    /// The machine does not give a thread the stack that parsing may need.
+    NoStack,
 }
 
 /// A place in the list of nodes.
@@ -68,7 +70,7 @@ impl<'a> Syntax<'a> {
         }
         let mut parser = Parser::new();
         parser.set_language(language).expect("the grammars are of versions that this parser reads");
-        let mut left = STEPS + STEPS_PER_BYTE * source.len();
+        let mut left = STEPS + source.len() / BYTES_PER_STEP;
         let mut progress = |_: &ParseState| {
             left = left.saturating_sub(1);
             if left == 0 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
@@ -157,9 +159,10 @@ impl<'a> Syntax<'a> {
         &self.source[self.nodes[at].start..self.nodes[at].end]
     }
 
-    /// The source of a node as text. Only for what is short by its nature, like names.
+    /// The source of a node as text, of more than [`LONGEST_HEADER`] bytes the first: for names.
     pub fn text(&self, at: At) -> String {
-        String::from_utf8_lossy(self.bytes(at)).into_owned()
+        let bytes = self.bytes(at);
+        String::from_utf8_lossy(&bytes[..bytes.len().min(LONGEST_HEADER)]).into_owned()
     }
 
     /// The source of a node as text, if it has at most so many bytes; else nothing.
