@@ -54,8 +54,9 @@ fn five_deltas_of_four_languages() {
     let before = env.users_things();
     let json = measure(&env, "old", "HEAD");
     // Fallbacks: unwrap_or, except Exception, ??, default. Complexity: if; except; ?? at the top of its file; case.
-    // Interfaces: lib.b and a.ts's b. Lines: 4 + 1 of lib.rs, 3 + 1 of app.py (one is indented), 1, 4, 2 + 1, 1, 1.
-    assert_eq!(deltas(&json), [4, 1, 2, 5, 18 + 1], "{json}");
+    // Interfaces: lib.b and a.ts's b. Lines: 4 + 2 of lib.rs, 4 + 1 of app.py (one is indented), 1 of a.ts, 4 of main.go, 2 + 1 of
+    // Cargo.toml, 1 of notes.md, 1 of setup.py.
+    assert_eq!(deltas(&json), [4, 1, 2, 5, 21], "{json}");
     let added: Vec<String> = json["fallbacks"]["added"]
         .as_array()
         .unwrap()
@@ -90,9 +91,56 @@ fn five_deltas_of_four_languages() {
 fn people_read_a_table_and_what_made_it() {
     let env = project();
     let output = env.git_loop(&["measure", "old", "HEAD"]).expect_code(0);
-    insta::assert_snapshot!(output.stdout, @"");
+    insta::assert_snapshot!(output.stdout, @r"
+    fallback branches          +4  4 added
+    dependencies               +1  1 added, 1 changed
+    public interfaces          +2  2 added, 1 changed
+    cyclomatic complexity      +5  in 5 functions
+    changed lines              21  17 added, 4 removed in 8 files
+
+    fallback branches added
+      app.py:4  broad_handler: except Exception:…
+      main.go:6  catch_all: default:
+      src/lib.rs:3  default_value: x.unwrap_or(3)
+      web/a.ts:2  default_value: a ?? 2
+
+    functions that rose
+      app.py:1  f: 1 -> 2
+      main.go:3  F: 1 -> 2
+      src/lib.rs:1  a: 1 -> 2
+      src/lib.rs:5  b: new -> 1
+      web/a.ts:1  (file): new -> 1
+
+    packages added
+      cargo regex 1 (asked for)
+
+    packages with other versions
+      cargo serde 1 -> 2
+
+    public interfaces added
+      src/lib.rs:5  fn b
+      web/a.ts:2  variable b
+
+    public interfaces changed
+      src/lib.rs:1  fn a
+
+    binary, so without lines
+      image.bin
+
+    not measured
+      setup.py  dependencies: names packages in a way that is not read
+
+    lines only
+      1 file of a language that is not parsed, or no code: .md (1)
+    ");
     let output = env.git_loop(&["measure", "old", "old"]).expect_code(0);
-    insta::assert_snapshot!(output.stdout, @"");
+    insta::assert_snapshot!(output.stdout, @r"
+    fallback branches           0
+    dependencies                0
+    public interfaces           0
+    cyclomatic complexity       0
+    changed lines               0  the trees are the same
+    ");
 }
 
 #[test]

@@ -90,7 +90,7 @@ impl Sums {
             (-a.delta(), &a.path, a.line, &a.name).cmp(&(-b.delta(), &b.path, b.line, &b.name))
         });
         for list in [&mut self.interfaces.added, &mut self.interfaces.removed] {
-            list.sort_by(|a, b| (&a.path, a.line, a.kind, &a.name).cmp(&(&b.path, b.line, b.kind, &b.name)));
+            list.sort_by(|a, b| (&a.path, a.line, &a.name, a.kind).cmp(&(&b.path, b.line, &b.name, b.kind)));
         }
         Measured {
             measure: VERSION,
