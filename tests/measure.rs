@@ -196,7 +196,8 @@ fn lines_are_those_of_git() {
             state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
             state >> 24
         };
-        (0..lines).map(|_| format!("line {}\n", next() % 12)).collect()
+        let lines: Vec<String> = (0..lines).map(|_| format!("line {}\n", next() % 12)).collect();
+        lines.concat()
     };
     let write = |name: &str, content: &[u8]| env.write(name, content);
     for number in 0..12 {

@@ -68,10 +68,10 @@ fn lines(content: &[u8]) -> Vec<&[u8]> {
 }
 
 /// The lines that are on both sides, as numbers.
-fn shared(old: &[&[u8]], new: &[&[u8]]) -> (Vec<u32>, Vec<u32>) {
-    let mut numbers: HashMap<&[u8], (u32, bool)> = HashMap::new();
+fn shared(old: &[&[u8]], new: &[&[u8]]) -> (Vec<usize>, Vec<usize>) {
+    let mut numbers: HashMap<&[u8], (usize, bool)> = HashMap::new();
     for line in old {
-        let next = numbers.len() as u32;
+        let next = numbers.len();
         numbers.entry(line).or_insert((next, false));
     }
     let mut right = Vec::new();
@@ -87,7 +87,7 @@ fn shared(old: &[&[u8]], new: &[&[u8]]) -> (Vec<u32>, Vec<u32>) {
 }
 
 /// The length of a shortest edit script, if it is found in the steps that are left.
-fn distance(old: &[u32], new: &[u32], left: &mut u64) -> Option<usize> {
+fn distance(old: &[usize], new: &[usize], left: &mut u64) -> Option<usize> {
     let (n, m) = (old.len(), new.len());
     // How far each diagonal was followed: the place in `old`, plus 1; 0 where nothing has been. Diagonal k, where the place in
     // `old` is k more than that in `new`, is at k + m + 1, with one unused place on either side.

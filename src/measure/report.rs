@@ -38,6 +38,12 @@ pub struct Measured {
     pub not_measured: Vec<NotMeasured>,
 }
 
+/// By how much a count rose. A list of more than `i64::MAX` entries fits in no memory.
+pub fn rise(old: usize, new: usize) -> i64 {
+    let count = |count: usize| i64::try_from(count).unwrap_or(i64::MAX);
+    count(new) - count(old)
+}
+
 /// Files and lines that changed.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 pub struct LineCount {

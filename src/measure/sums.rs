@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::packages::PackageChanges;
 use super::report::{
     ChangedInterface, Delta, FallbackChanges, FunctionChange, InterfaceChanges, LineCount, Measured,
-    NotMeasured, PlacedFallback, PlacedInterface, VERSION, Why,
+    NotMeasured, PlacedFallback, PlacedInterface, VERSION, Why, rise,
 };
 use super::source::{Facts, Fallback, FallbackKind, Function};
 
@@ -35,7 +35,7 @@ impl Sums {
     /// Adds the two sides of a source file.
     pub fn add(&mut self, path: &str, old: &Facts, new: &Facts) {
         self.cyclomatic_complexity += i64::from(new.complexity()) - i64::from(old.complexity());
-        self.fallback_branches += new.fallbacks.len() as i64 - old.fallbacks.len() as i64;
+        self.fallback_branches += rise(old.fallbacks.len(), new.fallbacks.len());
         self.fallbacks.added.extend(surplus(path, &old.fallbacks, &new.fallbacks));
         self.fallbacks.removed.extend(surplus(path, &new.fallbacks, &old.fallbacks));
         self.functions(path, &old.functions, &new.functions);
@@ -60,7 +60,7 @@ impl Sums {
 
     fn interfaces(&mut self, path: &str, old: &Facts, new: &Facts) {
         let (before, after) = (old.named(), new.named());
-        self.public_interfaces += after.len() as i64 - before.len() as i64;
+        self.public_interfaces += rise(before.len(), after.len());
         let placed = |(&(kind, name), &(line, _)): (&(&'static str, &str), &(usize, Vec<&str>))| {
             PlacedInterface { path: path.to_owned(), line, kind, name: name.to_owned() }
         };

@@ -33,7 +33,7 @@ pub fn project(text: &str) -> Result<Listed, Unreadable> {
                 content.clear();
             }
             Event::Text(text) => {
-                content.push_str(&text.decode().map_err(|error| format!("it is no XML: {error}"))?)
+                content.push_str(&text.decode().map_err(|error| format!("it is no XML: {error}"))?);
             }
             Event::CData(text) => content.push_str(&String::from_utf8_lossy(&text)),
             Event::End(_) => {

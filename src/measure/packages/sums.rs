@@ -85,7 +85,7 @@ pub struct PackageChanges {
 impl PackageChanges {
     /// Added less removed.
     pub fn net(&self) -> i64 {
-        self.added.len() as i64 - self.removed.len() as i64
+        crate::measure::report::rise(self.removed.len(), self.added.len())
     }
 }
 

@@ -42,9 +42,9 @@ impl Grammar for Python {
             | "except_group_clause"
             | "boolean_operator"
             | "conditional_expression"
-            | "for_in_clause" => 1,
-            // Of a comprehension; the guard of a case decides, too.
-            "if_clause" => 1,
+            | "for_in_clause"
+            // Of a comprehension, or the guard of a case.
+            | "if_clause" => 1,
             "case_clause" => u32::from(!takes_all(syntax, at)),
             _ => 0,
         }

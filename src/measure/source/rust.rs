@@ -233,7 +233,7 @@ fn interfaces(syntax: &Syntax<'_>, names: &Names) -> Vec<Interface> {
                     add("macro", &name(), Some(at));
                 }
                 "ordered_field_declaration_list" if place.of_public => {
-                    positional(syntax, names, at, &mut found)
+                    positional(syntax, names, at, &mut found);
                 }
                 "use_declaration" if public => used(syntax, names, at, &mut found),
                 _ => {}

@@ -2,16 +2,11 @@
 
 use proptest::prelude::*;
 
+use super::FallbackKind::{BroadHandler, CatchAll, DefaultValue, DiscardedError};
+use super::Language::{Go, JavaScript, Python, Rust, Tsx, TypeScript};
 use super::*;
 
-const ALL: [Language; 6] = [
-    Language::Rust,
-    Language::Python,
-    Language::JavaScript,
-    Language::TypeScript,
-    Language::Tsx,
-    Language::Go,
-];
+const ALL: [Language; 6] = [Rust, Python, JavaScript, TypeScript, Tsx, Go];
 
 fn counted(language: Language, source: &str) -> Facts {
     counted_at(language, "src/lib", source)
@@ -32,9 +27,9 @@ fn functions(facts: &Facts) -> Vec<(&str, u32)> {
 #[track_caller]
 fn complexity(language: Language, body: &str) -> u32 {
     let source = match language {
-        Language::Rust => format!("fn f() {{ {body} }}"),
-        Language::Python => format!("def f():\n    {}\n", body.replace('\n', "\n    ")),
-        Language::Go => format!("package p\nfunc f() {{\n{body}\n}}\n"),
+        Rust => format!("fn f() {{ {body} }}"),
+        Python => format!("def f():\n    {}\n", body.replace('\n', "\n    ")),
+        Go => format!("package p\nfunc f() {{\n{body}\n}}\n"),
         _ => format!("function f() {{ {body} }}"),
     };
     let facts = counted(language, &source);
@@ -56,16 +51,13 @@ fn fallbacks(facts: &Facts) -> Vec<(usize, FallbackKind, &str)> {
 #[track_caller]
 fn kinds(language: Language, body: &str) -> Vec<FallbackKind> {
     let source = match language {
-        Language::Rust => format!("fn f() {{ {body} }}"),
-        Language::Python => format!("def f():\n    {}\n", body.replace('\n', "\n    ")),
-        Language::Go => format!("package p\nfunc f() {{\n{body}\n}}\n"),
+        Rust => format!("fn f() {{ {body} }}"),
+        Python => format!("def f():\n    {}\n", body.replace('\n', "\n    ")),
+        Go => format!("package p\nfunc f() {{\n{body}\n}}\n"),
         _ => format!("function f() {{ {body} }}"),
     };
     counted(language, &source).fallbacks.into_iter().map(|one| one.kind).collect()
 }
-
-use FallbackKind::{BroadHandler, CatchAll, DefaultValue, DiscardedError};
-use Language::{Go, JavaScript, Python, Rust, TypeScript};
 
 #[test]
 fn a_language_is_known_by_the_end_of_the_name() {
