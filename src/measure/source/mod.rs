@@ -2,8 +2,8 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
-//! | [`syntax`] | parsing within bounds; the tree as a list |
-//! | [`mod@facts`] | what is counted, and the loop that counts |
+//! | `syntax` | parsing within bounds; the tree as a list |
+//! | `facts` | what is counted, and the loop that counts |
 //! | `rust`, `python`, `script`, `golang` | what the words of each language mean |
 
 mod facts;
