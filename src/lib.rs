@@ -14,6 +14,7 @@
 //! | [`sandbox`] | running the worker and the check: isolation, environment, process trees, output caps |
 //! | [`worktree`] | fresh linked worktrees; candidates from exactly what a worktree holds |
 //! | [`guard`] | which paths a candidate changed, and whether it may |
+//! | `measure` | by how much a change makes a project larger (feature `measure`) |
 //! | [`gate`] | what a push brings, and whether it may leave; the hooks that ask |
 //! | [`sign`] | SSH signatures, key sources, allowed signers |
 //! | [`git`] | repository handle, refs, trees, notes; the only place that spawns git |
@@ -41,6 +42,8 @@ pub mod guard;
 pub mod host;
 pub mod iterate;
 pub mod ledger;
+#[cfg(feature = "measure")]
+pub mod measure;
 pub mod money;
 pub mod oid;
 pub mod render;

@@ -26,6 +26,8 @@ mod isolation;
 mod keys;
 mod kills;
 mod loops;
+#[cfg(feature = "measure")]
+mod measure;
 mod orchestrate;
 mod places;
 mod power;

@@ -22,6 +22,7 @@ mod hooks;
 mod init;
 mod list;
 mod log;
+mod measure;
 mod promote;
 mod prune;
 mod record;
@@ -86,6 +87,7 @@ enum Command {
     Show(show::ShowArgs),
     Explain(explain::ExplainArgs),
     Diff(diff::DiffArgs),
+    Measure(measure::MeasureArgs),
     Stop(stop::StopArgs),
     Renew(renew::RenewArgs),
     Review(review::ReviewArgs),
@@ -148,7 +150,6 @@ const PLANNED: &[&str] = &[
     "reexecute",
     "attest",
     "export",
-    "measure",
     "cost",
     "report",
     "watch",
@@ -232,6 +233,7 @@ fn dispatch(context: &Context, command: Command) -> Result<Reply, Error> {
         Command::Show(args) => show::run(context, &args),
         Command::Explain(args) => explain::run(context, &args),
         Command::Diff(args) => diff::run(context, &args),
+        Command::Measure(args) => measure::run(context, &args),
         Command::Stop(args) => stop::run(context, &args),
         Command::Renew(args) => renew::run(context, &args),
         Command::Review(args) => review::run(context, &args),

@@ -3,5 +3,7 @@
 pub mod diff;
 pub mod explain;
 pub mod line;
+#[cfg(feature = "measure")]
+pub mod measure;
 pub mod status;
 pub mod why;
