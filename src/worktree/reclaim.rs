@@ -85,6 +85,11 @@ pub fn reclaim(repo: &gix::Repository, folder: &Path, dry_run: bool) -> Result<R
         }
     }
 
+    // A loss of power may have taken the last registration and left the folder; git removes it with the last one.
+    if !dry_run {
+        let _ = fs::remove_dir(&registrations);
+    }
+
     // A folder that nothing vouches for may be anybody's.
     for name in names(&folder)? {
         if name.starts_with(NAME_PREFIX)

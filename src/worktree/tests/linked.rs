@@ -262,6 +262,18 @@ fn twenty_kills_leave_nothing() {
     assert_eq!((sandbox.worktrees(), fs::read_dir(sandbox.places()).unwrap().count()), (0, 0));
 }
 
+/// A loss of power took the last registration and left the folder that it was in.
+#[test]
+fn an_empty_folder_of_registrations_goes() {
+    let sandbox = standard();
+    let folder = sandbox.open().common_dir().join("worktrees");
+    fs::create_dir(&folder).unwrap();
+    reclaim(&sandbox.open(), &sandbox.places(), true).unwrap();
+    assert!(folder.exists(), "this was only a look");
+    reclaim(&sandbox.open(), &sandbox.places(), false).unwrap();
+    assert!(!folder.exists());
+}
+
 #[test]
 fn owner_files_are_taken_over_from_the_dead_only() {
     let sandbox = standard();
