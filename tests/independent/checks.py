@@ -1,104 +1,103 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A check derived again from its evidence (format.md: Check, Evidence; report-formats.md: When a check passes)."""
-import re
-
+"""A check derived again from its evidence (format.md: Check, What verify checks, 13; report-formats.md: When a check passes)."""
 import names
 import reports
-from canonical import Bad, Float, byte_order, dump, sha256
+import tables
+from canonical import Bad, Float, byte_order, dump, read, sha256
 
 
-def passing_names(tests):
+def passed(tests):
+    """The tests that passed, of tests.json or none."""
     return set(tests["passed"]) if tests else set()
 
 
-class Check:
-    """A check derived from a record's evidence (format.md: What verify checks, 13)."""
+def names_of(tests):
+    """All tests that were collected."""
+    return tests["passed"] + tests["failed"] + tests["skipped"]
 
-    def __init__(self, terms, files, baseline, green, skipped_notes):
-        self.terms, self.files, self.notes = terms, files, skipped_notes
-        self.green = green
+
+class Check:
+    """Derives the fields of a check, compared with the tests of the baseline and of green."""
+
+    def __init__(self, terms, files, baseline, green, _notes=None):
+        self.terms, self.files, self.green = terms, files, green
+        # The reference: the baseline's tests, or, where it has none, green's; the baseline itself has none.
         self.reference = baseline if baseline is not None else green
 
+    # --- one run
+
     def one(self, run, no_report, suffix, external=None):
-        """One run: problem, metric, passing, tests, and what it lacks of the baseline's tests."""
+        """One run: problem, metric, passing, tests, and what it lacks of the reference's tests."""
         out = {"problem": None, "metric": None, "passing": False, "tests": None, "lost": [], "newly_skipped": []}
         if run["ended"] != "itself" or run["exit_code"] is None or run["signal"] is not None:
             out["problem"] = "it did not end by itself"
             return out
         try:
-            tests, told = self._tests(no_report, suffix, external)
-            out["tests"] = tests.value() if tests else None
+            out["tests"], told = self._tests(no_report, suffix, external)
         except Bad as error:
             out["problem"] = str(error)
             return out
         self._compare(out)
-        success = run["exit_code"] == self.terms["check"]["success_exit_code"]
-        failed = bool(out["tests"] and out["tests"]["failed"])
-        out["problem"] = "no test ran" if reports.none_ran(out["tests"]) else \
-            self._contradiction(success, out["tests"], failed) or self._stopped(out["tests"])
+        tests, success = out["tests"], run["exit_code"] == self.terms["check"]["success_exit_code"]
+        out["problem"] = self._problem(tests, success)
         if out["problem"] is None:
-            self._metric(out, run, told, suffix)
-        out["passing"] = success and not failed and not out["lost"] and not out["newly_skipped"] \
-            and not (out["tests"] and out["tests"]["partial"]) \
-            and not (out["tests"] is None and self.reference is not None) and out["problem"] is None
+            try:
+                out["metric"] = self._metric(tests, run, told, suffix)
+            except Bad as error:
+                out["problem"] = "no metric: %s" % error
+        comparable = self.reference is None or tests is not None
+        out["passing"] = success and not (tests and (tests["failed"] or tests["partial"])) and comparable and \
+            not out["lost"] and not out["newly_skipped"] and out["problem"] is None
         return out
 
-    def _stopped(self, tests):
-        """A partial report where that of the reference was whole."""
-        whole = self.reference is not None and not self.reference["partial"]
-        return "it stopped early" if whole and tests and tests["partial"] else None
-
     def _tests(self, no_report, suffix, external):
+        """(tests or None, metric_value of a verdict) of a report that is whole; Bad if it is not."""
         if no_report is not None:
             raise Bad("there is no report")
-        told, terms = None, self.terms
-        if external is not None:
-            told, tests = reports.verdict(self.files["report"])
-            return tests, told
-        own = None
-        if reads_verdict(terms) and "verdict" + suffix in self.files:
-            told, own = reports.verdict(self.files["verdict" + suffix])
-        report = self.files.get("report" + suffix)
+        report, told, terms = self.files.get("report" + suffix), None, self.terms
         if report is None:
             raise Bad("there is no report")
-        if terms["check"]["format"] == "none":
-            return own, told
-        return reports.parse(terms["check"]["format"], report), told
+        if external is not None:
+            told, tests = reports.verdict(report)
+            return tests, told
+        tests = reports.parse(terms["check"]["format"], report) if terms["check"]["format"] != "none" else None
+        if terms["metric"]["from"] == "verdict" and "verdict" + suffix in self.files:
+            told, own = reports.verdict(self.files["verdict" + suffix])
+            if terms["check"]["format"] == "none":
+                tests = own
+        return tests, told
 
     def _compare(self, out):
-        """lost and newly_skipped (format.md: Check)."""
-        tests = out["tests"]
-        if tests is None or self.reference is None:
+        """lost and newly_skipped (format.md: Check, the reference)."""
+        tests, reference = out["tests"], self.reference
+        if tests is None or reference is None:
             return
-        seen = set(tests["passed"]) | set(tests["failed"]) | set(tests["skipped"])
-        known = self.reference["passed"] + self.reference["failed"] + self.reference["skipped"]
-        ran = set(self.reference["passed"]) | set(self.reference["failed"])
+        seen, ran = set(names_of(tests)), set(reference["passed"]) | set(reference["failed"])
         if not tests["partial"]:
-            out["lost"] = byte_order(t for t in known if t not in seen)
+            out["lost"] = byte_order(t for t in names_of(reference) if t not in seen)
         out["newly_skipped"] = byte_order(t for t in tests["skipped"] if t in ran)
 
-    def _contradiction(self, success, tests, failed):
-        """The table of report-formats.md: When a check passes."""
+    def _problem(self, tests, success):
+        if reports.none_ran(tests):
+            return "every test was skipped"
+        if tests and tests["partial"] and self.reference is not None and not self.reference["partial"]:
+            return "it is partial, and the reference is not"
+        return self._contradiction(success, tests)
+
+    def _contradiction(self, success, tests):
+        """The table of exit code and report (report-formats.md: When a check passes)."""
         source = self.terms["metric"]["from"]
         if tests is None:
             return None if success or source == "verdict" else "the check failed"
-        if success and failed:
-            return "success with failures"
-        if not success and not failed:
-            return "no success without a failure"
+        if success == bool(tests["failed"]):
+            return "exit code and report contradict each other"
         if not success and source not in ("failures", "verdict"):
             return "the check failed"
         return None
 
-    def _metric(self, out, run, told, suffix):
-        terms = self.terms["metric"]
-        try:
-            out["metric"] = self._number(terms, out["tests"], run, told, suffix)
-        except Bad as error:
-            out["problem"] = "no metric: %s" % error
-
-    def _number(self, terms, tests, run, told, suffix):
-        source = terms["from"]
+    def _metric(self, tests, run, told, suffix):
+        """metrics.md: where the number comes from."""
+        terms, source = self.terms["metric"], self.terms["metric"]["from"]
         if source == "failures":
             if tests is None:
                 raise Bad("no tests")
@@ -108,115 +107,70 @@ class Check:
         if source == "verdict":
             if told is None:
                 raise Bad("no metric_value")
-            return Float(float(told) + 0.0 if told else 0.0)
-        name = ("metric-source" if has_metric_source(self.terms) else "report") + suffix
-        data = self.files.get(name)
-        if data is None:
+            return reports.metric_number(told)
+        name = ("metric-source" if self.terms["check"]["format"] in names.FILE_FORMATS else "report") + suffix
+        if name not in self.files:
             raise Bad("no output")
         if source == "regex":
-            return Float(reports.metric_regex(terms["pattern"], data))
-        return Float(reports.metric_json(terms["pointer"], data))
+            return Float(reports.metric_regex(terms["pattern"], self.files[name]))
+        return Float(reports.metric_json(terms["pointer"], self.files[name]))
+
+    # --- all runs
 
     def derive(self, told, external=None):
         """The fields that the check must have, from what is told of its runs."""
         repeat = self.terms["metric"]["repeat"]
-        samples = [{"run": told["run"], "no_report": told["no_report"]}]
-        if repeat > 1:
-            samples = told["runs"]
-        elif told["runs"]:
+        samples = told["runs"] if repeat > 1 else [{"run": told["run"], "no_report": told["no_report"]}]
+        if repeat == 1 and told["runs"]:
             raise Bad("check.runs is not empty")
-        found = []
-        for number, sample in enumerate(samples, 1):
-            found.append(self.one(sample["run"], sample["no_report"], "-%d" % number if number > 1 else "", external))
-        first = self._runs(told, samples, found, repeat)
-        return self._fields(told, first, found)
+        found = [self.one(sample["run"], sample["no_report"], "-%d" % n if n > 1 else "", external)
+                 for n, sample in enumerate(samples, 1)]
+        if repeat > 1:
+            self._runs(told, samples, found, repeat)
+        return self._fields(found)
 
     def _runs(self, told, samples, found, repeat):
         """check.runs: as many as the contract says, or the last one has a problem."""
-        if repeat > 1:
-            if not samples or samples[0]["run"] != told["run"] or samples[0]["no_report"] != told["no_report"] \
-                    or samples[0]["report"] != told["report"]:
-                raise Bad("check.runs does not begin with the check's own run")
-            if any(one["problem"] for one in found[:-1]) or len(found) > repeat or \
-                    (len(found) < repeat and not found[-1]["problem"]):
-                raise Bad("check.runs has not as many runs as it must")
-        for number, (sample, one) in enumerate(zip(samples, found), 1):
-            if repeat > 1:
-                self._sample(number, sample, one)
-        return found[0]
+        if not samples or any(samples[0][key] != told[key] for key in ("run", "no_report", "report")):
+            raise Bad("check.runs does not begin with the check's own run")
+        if any(one["problem"] for one in found[:-1]) or len(found) > repeat or \
+                (len(found) < repeat and not found[-1]["problem"]):
+            raise Bad("check.runs has not as many runs as it must")
+        for place, (sample, one) in enumerate(zip(samples, found), 1):
+            if (sample["report"] is None) != (sample["no_report"] is not None):
+                raise Bad("run %d: no_report is null exactly if there is a report" % place)
+            wanted = {"metric": one["metric"], "passing": one["passing"],
+                      "tests_sha256": sha256(one["tests"]) if one["tests"] else None}
+            for key, value in wanted.items():
+                if sample[key] != value:
+                    raise Bad("run %d: %s is %r, not %r" % (place, key, sample[key], value))
+            if (sample["problem"] is None) != (one["problem"] is None):
+                raise Bad("run %d: whether there is a problem (%s)" % (place, one["problem"]))
 
-    def _sample(self, number, sample, one):
-        if (sample["report"] is None) != (sample["no_report"] is not None):
-            raise Bad("run %d: no_report is null exactly if there is a report" % number)
-        wanted = {"metric": one["metric"], "passing": one["passing"],
-                  "tests_sha256": sha256(one["tests"]) if one["tests"] else None}
-        for key, value in wanted.items():
-            if sample[key] != value:
-                raise Bad("run %d: %s is %r, not %r" % (number, key, sample[key], value))
-        if (sample["problem"] is None) != (one["problem"] is None):
-            raise Bad("run %d: whether there is a problem (%s)" % (number, one["problem"]))
-
-    def _fields(self, told, first, found):
-        tests = first["tests"]
+    def _fields(self, found):
+        first, tests = found[0], found[0]["tests"]
         problem = next((one["problem"] for one in found if one["problem"]), None)
-        metrics = [one["metric"] for one in found]
         metric = noise = None
         if problem is None:
-            metric = median(metrics)
+            metric = median([one["metric"] for one in found])
             if self.terms["metric"]["repeat"] > 1:
-                noise = median([abs(m - metric) for m in metrics])
+                noise = Float(median([abs(one["metric"] - metric) for one in found]))
+            metric = Float(metric)
         verdicts = {(one["passing"], sha256(one["tests"]) if one["tests"] else None) for one in found
                     if not one["problem"]}
-        names = tests["passed"] + tests["failed"] + tests["skipped"] if tests else None
-        return {"problem": problem, "metric": None if metric is None else Float(metric),
-                "noise": None if noise is None else Float(noise), "passing": all(one["passing"] for one in found),
-                "flaky": problem is None and len(verdicts) > 1, "partial": bool(tests and tests["partial"]),
+        return {"problem": problem, "metric": metric, "noise": noise, "passing": all(one["passing"] for one in found),
+                "flaky": len(verdicts) > 1, "partial": bool(tests and tests["partial"]),
                 "counts": {k: len(tests[k]) for k in ("passed", "failed", "skipped")} if tests else None,
                 "failures": tests["failed"] if tests else None,
-                "collected": sha256(byte_order(names)) if tests else None,
+                "collected": sha256(byte_order(names_of(tests))) if tests else None,
                 "tests": dump(tests) if tests else None, "lost": first["lost"],
                 "newly_skipped": first["newly_skipped"], "regressed": self._regressed(tests)}
 
     def _regressed(self, tests):
+        """Tests that passed at green and do not pass now; empty without tests, or where green has none."""
         if tests is None or self.green is None:
             return []
-        return byte_order(passing_names(self.green) - set(tests["passed"]))
-
-
-def has_metric_source(terms):
-    """Whether a regex or json metric is read from a file of its own beside the report."""
-    return terms["metric"]["from"] in ("regex", "json") and terms["check"]["format"] in names.FILE_FORMATS
-
-
-def reads_verdict(terms):
-    """Whether the check is asked for a verdict of its own."""
-    return terms["metric"]["from"] == "verdict" and not terms["check"]["external"]
-
-
-# What a verdict rests on; these files are never cut.
-WHOLE = ("report", "report.sig", "metric-source", "verdict", "tests.json")
-
-
-def base_name(name):
-    """The name of a file of evidence/ without the number of its run, and that number; 0 is that of no run."""
-    match = re.fullmatch(r"(.*)-([0-9]*)", name, re.S)
-    if not match:
-        return name, 1
-    number = int(match.group(2)) if re.fullmatch(r"[1-9][0-9]{0,3}", match.group(2)) else 0
-    return match.group(1), number if number > 1 else 0
-
-
-def check_evidence_names(terms, evidence, runs):
-    """No file has the name of what a verdict rests on, and none does (format.md: Evidence)."""
-    for name in evidence:
-        base, number = base_name(name)
-        there = 1 <= number <= runs
-        fine = {"report": there, "metric-source": there and has_metric_source(terms),
-                "verdict": there and reads_verdict(terms),
-                "report.sig": runs == 1 and number == 1 and terms["check"]["external"],
-                "tests.json": runs > 0 and number == 1}.get(base, True)
-        if not fine:
-            raise Bad("evidence/%s is there, and no verdict rests on it" % name)
+        return byte_order(passed(self.green) - set(tests["passed"]))
 
 
 def median(values):
@@ -242,14 +196,49 @@ def compare_check(told, wanted, blob_id):
         raise Bad("check.no_report is null exactly if there is a report")
 
 
-def target_met(terms, check):
-    """metrics.md: Better, and good enough."""
-    metric, target = check["metric"], terms["metric"]["target"]
-    if metric is None or check["problem"] is not None or not check["passing"]:
-        return False
-    return metric <= target if terms["metric"]["direction"] == "minimize" else metric >= target
+def read_tests(data):
+    """evidence/tests.json (format.md: Evidence)."""
+    return read(data, tables.ALL.tests, "tests.json")
 
 
-def has_failing_set(check):
-    """decision.md: Failing sets."""
-    return check is not None and check["problem"] is None and not check["partial"] and check["failures"] is not None
+# --- outside verdicts and holdouts ------------------------------------------------------------------------
+
+def outside_verdict(data, table, terms, receipt, check_tree):
+    """format.md: Outside verdicts, without the signature."""
+    value = read(data, table, "the verdict")
+    wanted = {"loop": terms["loop"], "checkpoint": receipt["checkpoint"], "candidate_tree": receipt["candidate_tree"],
+              "check_tree": check_tree, "frozen": terms["frozen"]["tree"]}
+    for key, want in wanted.items():
+        if value[key] != want:
+            raise Bad("the verdict's %s is another" % key)
+    run = receipt["check"]["run"]
+    for key, want in (("command", []), ("exit_code", value["exit_code"]), ("signal", None), ("ended", "itself"),
+                      ("duration_ms", 0), ("survivors", 0)):
+        if run[key] != want:
+            raise Bad("check.run.%s of an outside verdict" % key)
+    return value
+
+
+def holdout_verdict(terms, run, failing):
+    """The verdict that the table gives (decision.md: The holdout)."""
+    plain, code = terms["format"] == "none", run["exit_code"]
+    if run["ended"] != "itself" or code is None:
+        return "no_verdict"
+    if code == terms["success_exit_code"]:
+        return "passed" if plain or failing == 0 else "no_verdict"
+    if plain:
+        return "no_verdict" if code in (126, 127) else "failed"
+    return "failed" if failing else "no_verdict"
+
+
+def check_holdout(terms, told):
+    """A holdout of a receipt or a baseline, but for its command and sandbox."""
+    if told["folder"] != terms["tree"]:
+        raise Bad("holdout.folder is not what was frozen")
+    if terms["format"] == "none" and told["failing"] is not None:
+        raise Bad("holdout.failing of a holdout without a report")
+    if (told["problem"] is None) != (told["verdict"] != "no_verdict"):
+        raise Bad("holdout.problem is null exactly if there is a verdict")
+    wanted = holdout_verdict(terms, told["run"], told["failing"])
+    if told["verdict"] not in ("no_verdict", wanted):
+        raise Bad("holdout.verdict is %s, derived: %s" % (told["verdict"], wanted))

@@ -1,14 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The format go-json (report-formats.md: go-json)."""
+"""What `go test -json` prints (report-formats.md: go-json)."""
 from canonical import Bad
-from found import FAILED, PASSED, SKIPPED, Tests, read_json
+from common import FAILED, PASSED, SKIPPED, Tests, read_json
 
 
 class _Package:
-    """What is known of a package since its last start."""
+    def __init__(self, before=None):
+        self.running, self.results, self.verdict, self.ended = {}, {}, None, False
+        self.before = before or {}  # results of the runs before a new start
 
-    def __init__(self):
-        self.tests, self.failed, self.verdict, self.ended = {}, False, None, False
+    def known(self):
+        return set(self.running) | set(self.results)
+
+    def merged(self):
+        """All results, those before its last start too; the worst counts."""
+        return {test: max(self.before.get(test, PASSED), self.results.get(test, PASSED))
+                for test in list(self.before) + list(self.results)}
 
 
 class _Go:
@@ -18,78 +25,89 @@ class _Go:
     def event(self, event):
         if not isinstance(event, dict) or not isinstance(event.get("Action"), str):
             raise Bad("malformed: an event without an action")
-        package, test, action = event.get("Package", ""), event.get("Test", ""), event["Action"]
-        if action == "build-fail":
-            raise Bad("incomplete: a package was not built")
+        package, test = event.get("Package", ""), event.get("Test", "")
         if not isinstance(package, str) or not isinstance(test, str):
             raise Bad("malformed: an event")
+        action = event["Action"]
+        if action == "build-fail":
+            raise Bad("incomplete: a package was not built")
         if not package:
             if test:
                 raise Bad("malformed: a test without a package")
             return
         state = self.packages.setdefault(package, _Package())
-        starts = action == "start" and not test
-        if state.ended and not starts:
+        if state.ended and not (action == "start" and not test):
             raise Bad("contradiction: an event behind the end of a package")
         if test:
-            self.of_test(package, state, test, action)
-        elif starts and (state.ended or not state.tests):
-            self.packages[package] = _Package()
+            self.of_test(state, test, action)
         else:
             self.of_package(package, state, action, event)
 
-    def of_test(self, package, state, test, action):
+    @staticmethod
+    def of_test(state, test, action):
         if action == "run":
-            if state.tests.get(test):
+            if state.running.get(test):
                 raise Bad("contradiction: a test runs already")
-            state.tests[test] = True
+            state.running[test] = True
         elif action in ("pass", "bench", "fail", "skip"):
-            if not state.tests.get(test) and not (test.startswith("Benchmark") and test not in state.tests):
+            free = test.startswith("Benchmark") and test not in state.running
+            if not state.running.get(test) and not free:
                 raise Bad("contradiction: a result of a test that does not run")
-            state.tests[test] = False
-            state.failed = state.failed or action == "fail"
-            self.tests.add("%s::%s" % (package, test), {"fail": FAILED, "skip": SKIPPED}.get(action, PASSED))
+            state.running[test] = False
+            outcome = {"fail": FAILED, "skip": SKIPPED}.get(action, PASSED)
+            state.results[test] = max(outcome, state.results.get(test, PASSED))
 
-    def of_package(self, package, state, action, event):
-        if action == "output":
-            text = event.get("Output") if isinstance(event.get("Output"), str) else ""
-            line = text[:-1] if text.endswith("\n") else text
-            if line in ("PASS", "FAIL"):
-                state.verdict = line
-            elif line.startswith("ok ") and "\t(cached)" in line:
-                raise Bad("incomplete: results of another run")
+    def of_package(self, name, state, action, event):
+        if action == "start":
+            if state.ended or not state.known():
+                self.packages[name] = _Package(state.merged())
+        elif action == "output":
+            text = event.get("Output")
+            if isinstance(text, str):
+                line = text[:-1] if text.endswith("\n") else text
+                if line in ("PASS", "FAIL"):
+                    state.verdict = line
+                if text.startswith("ok ") and "\t(cached)" in text:
+                    raise Bad("incomplete: results of another run")
         elif action in ("pass", "fail", "skip"):
-            self.end(package, state, action, event)
+            self.end(state, action, event)
 
-    def end(self, package, state, action, event):
+    @staticmethod
+    def end(state, action, event):
         state.ended = True
         if action == "fail" and "FailedBuild" in event:
             raise Bad("incomplete: a build failed")
         if action == "skip":
-            if state.tests:
+            if state.known():
                 raise Bad("contradiction: a skipped package with tests")
             return
-        running = [test for test, runs in state.tests.items() if runs]
-        if any(not test.startswith("Benchmark") for test in running):
-            raise Bad("incomplete: a test has no result")
+        known = state.known()
+        for test, running in state.running.items():
+            if running:
+                if not test.startswith("Benchmark"):
+                    raise Bad("incomplete: a test has no result")
+                state.results.setdefault(test, PASSED)
+        failed = any(outcome == FAILED for outcome in state.results.values())
         if action == "pass":
-            if state.failed:
+            if failed:
                 raise Bad("contradiction: a package passed with a failed test")
-            if state.tests and state.verdict != "PASS":
+            if known and state.verdict != "PASS":
                 raise Bad("incomplete: no verdict of the package")
-        elif state.verdict != "FAIL" or not state.failed:
+        elif state.verdict != "FAIL" or not failed:
             raise Bad("incomplete: a package failed outside of its tests")
-        for test in running:
-            self.tests.add("%s::%s" % (package, test), PASSED)
 
 
 def parse(data):
     state = _Go()
     for raw in data.split(b"\n"):
+        raw = raw[:-1] if raw.endswith(b"\r") else raw
         if raw.startswith(b"{"):
             state.event(read_json(raw))
         elif raw == b"FAIL" or raw[:5] in (b"FAIL\t", b"FAIL ", b"FAIL\r"):
             raise Bad("incomplete: a package could not be built or set up")
-    if any(not package.ended for package in state.packages.values()):
-        raise Bad("incomplete: a package does not end")
+    for name, package in state.packages.items():
+        if not package.ended:
+            raise Bad("incomplete: a package does not end")
+        for test, outcome in package.merged().items():
+            state.tests.add("%s::%s" % (name, test), outcome)
     return state.tests

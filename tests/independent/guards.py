@@ -1,210 +1,216 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the trees say (format.md: Guards)."""
+"""What the trees say (format.md: Guards, from Frozen paths to The check's tree)."""
 import re
+import unicodedata
 
 import patterns
-from canonical import (Bad, escape_path, fold_component, fold_path, unescape_path)
-from objects import LINK, MODULE, TREE, MalformedTree, tree_order
+from canonical import Bad
+from objects import LINK, MODULE, REGULAR, TREE, WIDE, Malformed
+from paths import escape_path, fold_component, fold_path, unescape_path
 
-TARGET, LINKS, ENTRIES = 4096, 40, 2000000
+DEEPEST, LONGEST, MOST, MOST_LINKS = 512, 4096, 2000000, 40
 
 
 # --- the diff ---------------------------------------------------------------------------------------
 
-class NewTree(Exception):
-    """The tree that is judged is malformed: where, and why."""
+class Fault(Exception):
+    """A folder of the candidate that git does not write."""
 
-    def __init__(self, path, why):
+    def __init__(self, folder, why):
         super().__init__(why)
-        self.path, self.why = path, why
+        self.folder, self.why = folder, why
 
 
 class _Diff:
-    """A walk through two trees in git's order, folder by folder."""
+    """The changed paths between two trees, as path -> (old entry, new entry)."""
 
     def __init__(self, repo):
-        self.repo, self.seen, self.out = repo, 0, {}
+        self.repo, self.out, self.entries = repo, {}, 0
 
-    def folders(self, old, new, at):
-        left = self.repo.tree(old, at=at) if old else []
+    def _side(self, oid, folder, is_new):
+        if oid is None:
+            return {}
         try:
-            right = self.repo.tree(new, at=at) if new else []
-        except MalformedTree as error:
-            raise NewTree(at, error.why)
-        self.seen += len(right) + 1
-        if self.seen > ENTRIES:
-            raise NewTree(at, "the tree holds more than two million entries")
-        sides = {}
-        for side, entries in enumerate((left, right)):
-            for mode, name, oid in entries:
-                sides.setdefault(tree_order(mode, name), [None, None])[side] = (mode, oid)
-        for key in sorted(sides):
-            name, (a, b) = key.rstrip(b"/"), sides[key]
+            found = self.repo.tree(oid)
+        except Malformed as error:
+            if is_new:
+                raise Fault(folder, error.why)
+            raise
+        return {name: (mode, child) for mode, name, child in found}
+
+    def walk(self, old, new, folder=b""):
+        """Folder by folder in git's order."""
+        left, right = self._side(old, folder, False), self._side(new, folder, True)
+        prefix = folder + b"/" if folder else b""
+        if new is not None and prefix.count(b"/") > DEEPEST:
+            raise Fault(folder, "folders are nested more than 512 deep")
+        self.entries += len(right)
+        if self.entries > MOST:
+            raise Fault(folder, "the tree holds more than two million entries")
+        folders = []
+        for name in set(left) | set(right):
+            a, b = left.get(name), right.get(name)
             if a == b:
                 continue
-            path = at + b"/" + name if at else name
-            if (a or b)[0] == TREE:
-                self.folders(a and a[1], b and b[1], path)
-            else:
+            path = prefix + name
+            if b and len(path) > LONGEST:
+                raise Fault(folder, "a path is longer than 4096 bytes")
+            inside = [side[1] if side and side[0] == TREE else None for side in (a, b)]
+            if inside[0] or inside[1]:
+                folders.append((name + b"/", inside[0], inside[1], path))
+            a = None if a and a[0] == TREE else a
+            b = None if b and b[0] == TREE else b
+            if a or b:
                 self.out[path] = (a, b)
+        for _, a, b, path in sorted(folders):
+            if a != b:
+                self.walk(a, b, path)
 
 
 def diff(repo, old, new):
-    """The changed paths with (old entry, new entry), None where there is none; no rename tracking."""
-    walk = _Diff(repo)
+    """The tree diff without rename tracking; Fault if the new tree has a folder that git does not write."""
+    found = _Diff(repo)
     if old != new:
-        walk.folders(old, new, b"")
-    return walk.out
+        found.walk(old, new)
+    return found.out
 
 
-def parents(path):
-    """Every folder above a path, outermost first."""
-    parts = path.split(b"/")
-    return [b"/".join(parts[:n]) for n in range(1, len(parts))]
+class Tree:
+    """Looks up paths of a tree without reading all of it."""
 
+    def __init__(self, repo, oid):
+        self.repo, self.folders = repo, {b"": oid}
 
-def is_module(old, new):
-    """Whether an entry is or was a submodule link."""
-    return any(side is not None and side[0] == MODULE for side in (old, new))
+    def folder(self, path):
+        """The entries of a folder by name, None if it is none."""
+        found = self.folders.get(path)
+        if found is None and path not in self.folders:
+            entry = self.entry(path)
+            found = entry[1] if entry and entry[0] == TREE else None
+            self.folders[path] = found
+        if isinstance(found, str):
+            found = {name: (mode, child) for mode, name, child in self.repo.tree(found)}
+            self.folders[path] = found
+        return found
+
+    def entry(self, path):
+        """The entry (mode, id) of a path, a folder's too."""
+        above, _, name = path.rpartition(b"/")
+        return (self.folder(above) or {}).get(name)
 
 
 def entry(path, what):
     return {"path": escape_path(path), "what": what}
 
 
+def _module(pair):
+    """It is or was a submodule link."""
+    return any(side and side[0] == MODULE for side in pair)
+
+
 # --- row 1 ------------------------------------------------------------------------------------------
 
 def drift(changed, frozen, check):
-    """Row 1; frozen maps paths to (mode, id). Gives entries, and the paths with what to put there."""
-    above = {fold_path(folder) for path in frozen for folder in parents(path)}
+    """Row 1; frozen maps paths to (mode, id). Gives entries and the paths with what to put there."""
+    above = set()
+    for path in frozen:
+        parts = path.split(b"/")
+        above.update(fold_path(b"/".join(parts[:n])) for n in range(1, len(parts)))
     out, repair = [], {}
     for path in sorted(changed):
-        what = _drift_of(path, *changed[path], frozen, check, above)
+        what = _drift_of(path, changed[path], frozen, check, above)
         if what:
             out.append(entry(path, what))
             repair[path] = frozen.get(path)
     return out, repair
 
 
-def _drift_of(path, old, new, frozen, check, above):
+def _drift_of(path, pair, frozen, check, above):
+    new = pair[1]
     if path in frozen:
         if new is None:
             return "check_path_deleted"
-        if new == frozen[path]:
-            return None
         if new[0] in (LINK, MODULE):
             return "check_path_type_changed"
         return "check_path_edited" if new[1] != frozen[path][1] else "check_path_mode_changed"
-    if check.matches_folded(path, is_module(old, new)):
+    if check.matches_folded(path, _module(pair)):
         return "check_path_added" if new else "check_path_deleted"
     if new and fold_path(path) in above:
         return "check_folder_replaced"
     return None
 
 
-# --- names --------------------------------------------------------------------------------------------
+# --- row 2, unsafe names ------------------------------------------------------------------------------
 
-def _stem(name):
-    """A name without a stream and without the dots and spaces at its end, if anything is left."""
-    colon = name.find(b":")
-    name = name[:colon] if colon > 0 else name
-    return name.rstrip(b". ") or name
+def _stem(part):
+    """The folded form up to the first `:` that is not its first character, without dots and spaces at its end."""
+    folded = fold_component(part)
+    colon = folded.find(b":", 1)
+    folded = folded[:colon] if colon > 0 else folded
+    return folded.rstrip(b". ") or folded
 
 
-def _short(folded, start, code=None):
-    """Whether it can be a short name of a file whose name begins so."""
-    front, tilde, number = _stem(folded).split(b".")[0].partition(b"~")
-    if not tilde or not re.fullmatch(rb"[1-9][0-9]*", number):
+def _short_for(part, name, code=None):
+    """Whether a component is short for a name (8.3 names)."""
+    match = re.fullmatch(rb"(.+)~[1-9][0-9]*", _stem(part).split(b".")[0], re.S)
+    if not match:
         return False
-    return front == start or (code is not None and len(front) >= 2 and code.startswith(front))
+    front = match.group(1)
+    return front == name or (code is not None and len(front) >= 2 and code.startswith(front))
 
 
-def is_dots(name):
-    """A name that some file system takes for . or .. (format.md: dot_name)."""
-    stem = _stem(fold_component(name))
-    return name in (b".", b"..") or (stem != b"" and stem.strip(b". ") == b"")
+def _dots(part):
+    return part in (b".", b"..") or _stem(part).strip(b". ") == b""
 
 
-def is_git(name):
-    """A name that git, HFS+ or NTFS takes for .git."""
-    folded = fold_component(name)
-    return _stem(folded) == b".git" or _short(folded, b"git")
+def _git(part):
+    return _stem(part) == b".git" or _short_for(part, b"git")
 
 
-def _reason(name, first):
-    """The reason why a component is unsafe, by its place in the list."""
-    folded = fold_component(name)
-    if is_dots(name):
-        return "dot_name"
-    if is_git(name):
-        return "git_control_name"
-    if first and (_stem(folded) == b".loops" or _short(folded, b"loops")):
-        return "loops_rules"
-    if _stem(folded) == b".gitmodules" or _short(folded, b"gitmod", b"gi7eba"):
-        return "gitmodules"
-    if _stem(folded) == b".gitattributes" or _short(folded, b"gitatt", b"gi7d29"):
-        return "gitattributes"
-    if folded.startswith(b".env") or _short(folded, b"env"):
-        return "environment_file"
-    if re.search(rb"[\x00-\x1f\x7f]|\xc2[\x80-\x9f]", name):
-        return "control_character"
-    return None
+def _control(part):
+    return any(unicodedata.category(c) == "Cc" for c in part.decode("utf-8", "surrogateescape"))
 
 
-UNSAFE = ("empty_name", "dot_name", "git_control_name", "loops_rules", "gitmodules", "gitattributes",
-          "environment_file", "control_character")
-NEVER = UNSAFE[:3]
+_UNSAFE = (("dot_name", _dots), ("git_control_name", _git),
+           ("loops_rules", None),
+           ("gitmodules", lambda p: _stem(p) == b".gitmodules" or _short_for(p, b"gitmod", b"gi7eba")),
+           ("gitattributes", lambda p: _stem(p) == b".gitattributes" or _short_for(p, b"gitatt", b"gi7d29")),
+           ("environment_file", lambda p: fold_component(p).startswith(b".env") or _short_for(p, b"env")),
+           ("control_character", _control))
+NEVER = ("empty_name", "dot_name", "git_control_name")
 
 
 def unsafe_name(path):
-    """The first reason of the list that applies to any component (format.md: Row 2)."""
+    """The first reason of the list that applies to any component."""
     if b"" in path.split(b"/"):
-        return UNSAFE[0]
+        return "empty_name"
     parts = re.split(rb"[/\\]", path)
-    found = {_reason(part, place == 0) for place, part in enumerate(parts) if part}
-    return next((word for word in UNSAFE if word in found), None)
+    first, parts = parts[0], [part for part in parts if part]
+    for what, applies in _UNSAFE:
+        if what == "loops_rules":
+            if first and (_stem(first) == b".loops" or _short_for(first, b"loops")):
+                return what
+        elif any(applies(part) for part in parts):
+            return what
+    return None
 
 
-# --- row 2 ------------------------------------------------------------------------------------------
+# --- row 2, symlinks ------------------------------------------------------------------------------------
 
-class Lookup:
-    """Single paths of a tree; every folder is read once."""
-
-    def __init__(self, repo, root):
-        self.repo, self.root, self.known = repo, root, {}
-
-    def folder(self, path):
-        """The entries of a folder by name, or None if it is none."""
-        if path not in self.known:
-            found = (TREE, self.root) if path == b"" else self.entry(path)
-            is_folder = found is not None and found[0] == TREE
-            self.known[path] = {name: (mode, oid) for mode, name, oid in self.repo.tree(found[1], at=path)} \
-                if is_folder else None
-        return self.known[path]
-
-    def entry(self, path):
-        """(mode, id) of a path, or None."""
-        above, _, name = path.rpartition(b"/")
-        return (self.folder(above) or {}).get(name)
-
-    def target(self, oid):
-        """The target of a symlink, None if it is longer than a path may be."""
-        kind, size, _ = self.repo.info(oid)
-        if kind != "blob":
-            raise Bad("object %s is no blob" % oid)
-        return self.repo.blob(oid, TARGET) if size <= TARGET else None
-
-
-def _steps(target):
-    """The components of a relative target, None if it is absolute or no path."""
-    if not target or target[:1] in (b"/", b"\\") or re.match(rb"[A-Za-z]:", target) or b"\0" in target:
+def _target(found, repo):
+    """The components of a symlink's target; None if it leads out by itself."""
+    if repo.info(found[1])[1] > LONGEST:
         return None
-    return re.split(rb"[/\\]", target)
+    text = repo.blob(found[1], LONGEST)
+    if not text or b"\0" in text or text[:1] in (b"/", b"\\") or re.match(rb"[A-Za-z]:", text):
+        return None
+    return re.split(rb"[/\\]", text)
 
 
-def leaves_tree(path, target, tree):
+def leaves_tree(path, tree, repo):
     """Whether a symlink of a tree leads out of it."""
-    here, todo, links = path.split(b"/")[:-1], _steps(target), 0
+    here, links = path.split(b"/")[:-1], 0
+    todo = _target(tree.entry(path), repo)
     if todo is None:
         return True
     while todo:
@@ -216,101 +222,110 @@ def leaves_tree(path, target, tree):
                 return True
             here.pop()
             continue
-        if is_dots(part) or is_git(part):
+        if _git(part) or _dots(part):
             return True
         here.append(part)
         found = tree.entry(b"/".join(here))
         if found and found[0] == LINK:
             links += 1
-            here.pop()
-            more = tree.target(found[1])
-            more = None if more is None else _steps(more)
-            if links > LINKS or more is None:
+            more = _target(found, repo)
+            if more is None or links > MOST_LINKS:
                 return True
+            here.pop()
             todo = more + todo
     return False
 
 
-def _blocked_of(path, old, new, tree, mutable, deny):
+def _blocked_of(path, pair, tree, mutable, deny, repo):
+    new = pair[1]
     name, named = unsafe_name(path), mutable.names(path)
     if name and not (named and (new is None or name not in NEVER)):
         return name
     if named:
         return None
-    if deny.matches_folded(path, is_module(old, new)):
+    if deny.matches_folded(path, _module(pair)):
         return "blocked_path"
-    if is_module(old, new):
+    if _module(pair):
         return "submodule_link_changed"
-    if new and new[0] == LINK:
-        target = tree.target(new[1])
-        if target is None:
+    if new and new[0] == LINK and leaves_tree(path, tree, repo):
+        if repo.info(new[1])[1] > LONGEST:
             return "symlink_leaves_tree"
-        if leaves_tree(path, target, tree):
-            return "symlink_leaves_tree (%s)" % escape_path(target)
+        return "symlink_leaves_tree (%s)" % escape_path(repo.blob(new[1], LONGEST))
     return None
+
+
+# --- row 2, collisions ------------------------------------------------------------------------------------
+
+def _above(path):
+    parts = path.split(b"/")
+    return [b"/".join(parts[:n]) for n in range(1, len(parts))]
+
+
+def _folder_of(path):
+    return path.rpartition(b"/")[0]
 
 
 def collisions(changed, green, tree, mutable):
     """Added paths, and folders above them, that are one with another after folding."""
-    added = [path for path, (old, _) in changed.items() if old is None]
-    wanted = {}
+    added = [path for path, (old, new) in changed.items() if old is None and new]
+    looked, seen = set(), set()
     for path in added:
-        for prefix in parents(path) + [path]:
-            above, _, name = prefix.rpartition(b"/")
-            wanted.setdefault(above, set()).add(fold_component(name))
-    looked = []
-    for above, names in wanted.items():
-        for name in tree.folder(above) or {}:
-            if fold_component(name) in names:
-                looked.append(above + b"/" + name if above else name)
-    out = set()
-    for path, other in _pairs(looked):
-        if green.entry(path) is not None:
-            continue
-        below = [p for p in added if p == path or p.startswith(path + b"/")]
-        if not all(mutable.names(p) for p in below):
-            out.add((escape_path(path), "path_collision (%s)" % escape_path(other)))
-    ordered = sorted(out, key=lambda pair: (pair[0].encode(), pair[1].encode()))
-    return [{"path": path, "what": what} for path, what in ordered]
-
-
-def _pairs(paths):
-    """Two paths that fold to one, both ways, unless that is so of the folders they are in already."""
-    spellings, out = {}, []
-    for path in paths:
-        for prefix in parents(path) + [path]:
-            known = spellings.setdefault(fold_path(prefix), [])
-            if prefix in known:
+        for one in _above(path) + [path]:
+            if one in seen:
                 continue
-            above = prefix.rpartition(b"/")[0]
-            for other in known:
-                others = other.rpartition(b"/")[0]
-                if above == others or fold_path(above) != fold_path(others):
-                    out += [(prefix, other), (other, prefix)]
-            known.append(prefix)
-    return out
+            seen.add(one)
+            folder, _, name = one.rpartition(b"/")
+            folded = fold_path(name)
+            for other in tree.folder(folder) or {}:
+                if fold_path(other) == folded:
+                    looked.add(folder + b"/" + other if folder else other)
+    groups = {}
+    for path in looked | {above for one in looked for above in _above(one)}:
+        groups.setdefault(fold_path(path), []).append(path)
+    out = []
+    for group in groups.values():
+        for path in group if len(group) > 1 else []:
+            below = [p for p in added if p == path or p.startswith(path + b"/")]
+            if green.entry(path) or all(mutable.names(p) for p in below):
+                continue
+            out += [(escape_path(path), escape_path(other)) for other in group if other != path and _collide(path, other)]
+    out.sort(key=lambda pair: (pair[0].encode("utf-8"), pair[1].encode("utf-8")))
+    return [{"path": path, "what": "path_collision (%s)" % other} for path, other in out]
+
+
+def _collide(path, other):
+    """They lie in the same folder, or in folders that do not fold to the same (else the folders collide)."""
+    a, b = _folder_of(path), _folder_of(other)
+    return a == b or fold_path(a) != fold_path(b)
 
 
 # --- all of it --------------------------------------------------------------------------------------
 
 def derive(repo, terms, base_tree, green_tree, tree):
     """(guards, changed paths, repairs) of a candidate's tree; guards without what only the runner saw."""
-    mutable, check, deny = (patterns.Patterns(terms["paths"][name]) for name in ("mutable", "check", "blocked"))
+    mutable, check, deny = (patterns.compiled(tuple(terms["paths"][name])) for name in ("mutable", "check", "blocked"))
     try:
         changed = diff(repo, green_tree, tree)
-        drifted, repair = drift(diff(repo, base_tree, tree), frozen_map(terms), check)
-    except NewTree as error:
-        told = entry(error.path, "malformed_tree (%s)" % error.why)
-        return {"drift": [], "blocked": [told], "outside": []}, {}, None
-    now, green = Lookup(repo, tree), Lookup(repo, green_tree)
-    blocked = []
+        from_base = changed if green_tree == base_tree else diff(repo, base_tree, tree)
+    except Fault as fault:
+        return {"drift": [], "blocked": [entry(fault.folder, "malformed_tree (%s)" % fault.why)], "outside": []}, {}, {}
+    drifted, repair = drift(from_base, frozen_map(terms), check)
+    green, candidate, blocked = Tree(repo, green_tree), Tree(repo, tree), []
     for path in sorted(changed):
-        what = _blocked_of(path, *changed[path], now, mutable, deny)
+        what = _blocked_of(path, changed[path], candidate, mutable, deny, repo)
         if what:
             blocked.append(entry(path, what))
-    blocked += collisions(changed, green, now, mutable)
-    outside = [escape_path(path) for path in sorted(changed) if not mutable.matches(path)]
-    return {"drift": drifted, "blocked": blocked, "outside": outside}, changed, repair
+    blocked += collisions(changed, green, candidate, mutable)
+    return {"drift": drifted, "blocked": blocked,
+            "outside": [escape_path(p) for p in sorted(changed) if not mutable.matches(p)]}, changed, repair
+
+
+def newly_wide(changed):
+    """A path that newly has the mode 100664 (format.md: What verify checks, 13)."""
+    for path, (old, new) in changed.items():
+        if new and new[0] == WIDE and not (old and old[0] == WIDE):
+            return path
+    return None
 
 
 def frozen_map(terms):
@@ -319,35 +334,41 @@ def frozen_map(terms):
 
 
 def check_frozen(repo, terms, base_tree):
-    """frozen.entries and frozen.tree are what the patterns select of the base (format.md: Frozen paths)."""
-    check, mutable = patterns.Patterns(terms["paths"]["check"]), patterns.Patterns(terms["paths"]["mutable"])
-    patterns.Patterns(terms["paths"]["blocked"])
-    leaves, wanted = repo.leaves(base_tree), {}
+    """frozen.entries and frozen.tree are what the patterns select of the base (Frozen paths)."""
+    paths = terms["paths"]
+    check, mutable = patterns.compiled(tuple(paths["check"])), patterns.compiled(tuple(paths["mutable"]))
+    patterns.compiled(tuple(paths["blocked"]))
+    wanted = {}
+    leaves = repo.leaves(base_tree)
     for path in sorted(leaves):
         mode, oid = leaves[path]
         if check.matches_folded(path, mode == MODULE):
-            if mode in (LINK, MODULE):
+            if mode not in REGULAR:
                 raise Bad("the check path %s is no regular file" % escape_path(path))
             wanted[path] = (mode, oid)
     listed = [{"path": escape_path(p), "mode": m.decode(), "id": i} for p, (m, i) in wanted.items()]
-    told = [{k: e[k] for k in ("path", "mode", "id")} for e in terms["frozen"]["entries"]]
-    if told != listed:
+    if [{k: e[k] for k in ("path", "mode", "id")} for e in terms["frozen"]["entries"]] != listed:
         raise Bad("the frozen entries are not those that the patterns select")
-    if not wanted or not check.all_find(wanted):
-        raise Bad("a pattern of paths.check names nothing of the base")
+    if not wanted:
+        raise Bad("nothing is frozen")
     if repo.write_tree(wanted) != terms["frozen"]["tree"]:
         raise Bad("the frozen tree is not that of the frozen entries")
-    both = [path for path in wanted if mutable.matches(path)]
-    if both:
-        raise Bad("the frozen path %s is in paths.mutable as well" % escape_path(both[0]))
+    for pattern, text in zip(check.patterns, paths["check"]):
+        if not pattern.negated and not pattern.wild_first and not any(pattern.exact.covers(p, False) for p in wanted):
+            raise Bad("the check pattern %r matches nothing that is frozen" % text)
+    for path in wanted:
+        if mutable.matches(path):
+            raise Bad("the check path %s is mutable" % escape_path(path))
 
 
 def checked_tree(repo, tree, repair):
-    """The check's tree: every drifted path put right (format.md: The check's tree)."""
+    """The check's tree: every drifted path put right (The check's tree)."""
     if not repair:
         return tree
     leaves = repo.leaves(tree)
     for path in repair:
         leaves.pop(path, None)
-    leaves.update({path: found for path, found in repair.items() if found})
+    for path, found in repair.items():
+        if found:
+            leaves[path] = found
     return repo.write_tree(leaves)

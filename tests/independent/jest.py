@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The format jest (report-formats.md: jest)."""
+"""The JSON report of jest and vitest (report-formats.md: jest)."""
 from canonical import Bad
-from found import FAILED, PASSED, SKIPPED, Ordinals, Tests, is_count, read_json
+from common import FAILED, PASSED, SKIPPED, Tests, is_count, numbered, read_json
 
-_JEST = ("passed", "failed", "pending", "skipped", "disabled", "todo")
+_STATUSES = ("passed", "failed", "pending", "skipped", "disabled", "todo")
 
 
 def _need(condition, what):
@@ -11,7 +11,7 @@ def _need(condition, what):
         raise Bad("malformed: %s" % what)
 
 
-def _jest_form(value):
+def _form(value):
     _need(isinstance(value, dict), "no object")
     _need(isinstance(value.get("success"), bool), "success")
     _need(isinstance(value.get("testResults"), list), "testResults")
@@ -31,10 +31,10 @@ def _jest_form(value):
             _need(isinstance(test, dict) and isinstance(test.get("title"), str), "a title")
             titles = test.get("ancestorTitles")
             _need(isinstance(titles, list) and all(isinstance(t, str) for t in titles), "ancestorTitles")
-            _need(test.get("status") in _JEST, "a status")
+            _need(test.get("status") in _STATUSES, "a status")
 
 
-def _jest_outcome(test):
+def _outcome(test):
     if test["status"] == "failed":
         return FAILED
     if test["status"] != "passed":
@@ -44,7 +44,7 @@ def _jest_outcome(test):
     return FAILED if again else PASSED
 
 
-def _jest_counts(value):
+def _counts(value):
     statuses = [t["status"] for f in value["testResults"] for t in f["assertionResults"]]
     pairs = [("numTotalTests", len(statuses)), ("numPassedTests", statuses.count("passed")),
              ("numFailedTests", statuses.count("failed")), ("numTodoTests", statuses.count("todo")),
@@ -70,15 +70,15 @@ def _jest_counts(value):
         raise Bad("incomplete: no success without a failed test")
 
 
-def _jest_parts(name):
+def _parts(name):
     name = name if "/" in name else name.replace("\\", "/")
     return tuple(part for part in name.split("/") if part)
 
 
-def _jest_names(names):
+def _names(names):
     """FILE of every path (report-formats.md: jest, FILE)."""
     groups = {}
-    for parts in {_jest_parts(name) for name in names}:
+    for parts in {_parts(name) for name in names}:
         groups.setdefault(parts[-1:], []).append(parts)
     out = {}
     for group in groups.values():
@@ -90,7 +90,7 @@ def _jest_names(names):
         for parts, rest in rests.items():
             most = max([_tail(rest, other) for key, other in rests.items() if key != parts] or [0])
             out[parts] = "/".join(rest[-(most + 1):])
-    return {name: out[_jest_parts(name)] for name in names}
+    return {name: out[_parts(name)] for name in names}
 
 
 def _tail(left, right):
@@ -100,15 +100,15 @@ def _tail(left, right):
     return size
 
 
-def jest(data):
+def parse(data):
     value = read_json(data[3:] if data.startswith(b"\xef\xbb\xbf") else data)
-    _jest_form(value)
-    _jest_counts(value)
-    names, tests = _jest_names([f["name"] for f in value["testResults"]]), Tests()
+    _form(value)
+    _counts(value)
+    names, tests = _names([f["name"] for f in value["testResults"]]), Tests()
     for file in value["testResults"]:
-        ordinals = Ordinals()
+        seen = {}
         for test in file["assertionResults"]:
-            titles = "".join(title + " > " for title in test["ancestorTitles"])
-            name = "%s::%s%s" % (names[file["name"]], titles, test["title"])
-            tests.add(ordinals.distinct(name), _jest_outcome(test))
+            name = "%s::%s%s" % (names[file["name"]], "".join(t + " > " for t in test["ancestorTitles"]),
+                                 test["title"])
+            tests.add(numbered(name, seen), _outcome(test))
     return tests

@@ -1,231 +1,216 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The format libtest (report-formats.md: libtest)."""
+"""The text of `cargo test` (report-formats.md: libtest, from "Exactly" on)."""
 import re
 
-from canonical import Bad, WHITE
-from found import FAILED, PASSED, SKIPPED, Tests, number, plain_lines
+from canonical import Bad
+from common import FAILED, PASSED, SKIPPED, Tests, number, text_lines
+from paths import WHITE
+
+_HASH = re.compile(r"(.*)-[0-9a-f]{16}", re.S)
+_WORDS = ("passed", "failed", "ignored", "measured")
+_FAILED = re.compile(r"error: (?:test|doctest|bench) failed, to rerun pass .*", re.S)
 
 
-def _binary(path):
-    """The name of a binary, and whether it had cargo's hash."""
-    file = re.split(r"[/\\]", path)[-1]
-    file = file[:-4] if file.endswith(".exe") else file
-    match = re.fullmatch(r"(.+)-([0-9a-fA-F]{16})", file, re.S)
-    return (match.group(1), True) if match else (file, False)
+def _file(path):
+    """(name without .exe and hash, whether there is a hash) of a path."""
+    name = re.split(r"[/\\]", path)[-1]
+    name = name[:-4] if name.endswith(".exe") else name
+    match = _HASH.fullmatch(name)
+    return (match.group(1), True) if match else (name, False)
 
 
-def _target(text):
-    """(name, source) of what cargo runs, or None."""
-    if text.startswith("`"):
-        words = [word for word in text[1:].rstrip("`").split(" ") if "=" not in word]
-        name, hashed = _binary(words[0]) if words else ("", False)
-        return (name, None) if hashed else None
-    if text.endswith(")") and "(" in text:
-        source, _, path = text[:-1].rpartition("(")
-        source = source.rstrip(WHITE)
-        if source.startswith("unittests"):
-            source = source[len("unittests"):].lstrip(WHITE)
-        return _binary(path)[0], source or None
-    name, hashed = _binary(text)
-    return (name, None) if hashed else None
-
-
-def _summary(text):
-    """(is ok, passed, failed, ignored, measured) of a result line, or None."""
-    word, _, counts = text.partition(". ")
-    held, seen = {"passed": 0, "failed": 0, "ignored": 0, "measured": 0}, 0
-    if word not in ("ok", "FAILED"):
-        return None
-    for part in counts.split("; "):
-        count, space, what = part.partition(" ")
-        if space and what in held:
-            if number(count) is None:
-                return None
-            held[what], seen = number(count), seen + 1
-    return (word == "ok",) + tuple(held.values()) if seen == 4 else None
-
-
-def _error(rest):
-    """What a line says that begins with `error`."""
-    if not rest.startswith(": "):
-        return "error" if rest.startswith("[") else None
-    rest = rest[2:]
-    if re.match(r"(test|doctest|bench) failed, to rerun pass ", rest):
-        return "target failed"
-    if rest.startswith("could not compile "):
-        return "not built"
-    match = re.fullmatch(r"([0-9]+) targets? failed:", rest)
-    return "failed targets" if match and number(match.group(1)) is not None else "error"
-
-
-def _recognise(line):
-    """(what a line is, its value)."""
-    if line.startswith("     Running "):
-        target = _target(line[13:])
-        return ("binary", target) if target else (None, None)
+def _binary(line):
+    """(name, source or None, whether it is one of doc tests) of a line that names a binary, else None."""
     if line.startswith("   Doc-tests "):
-        return "doc tests", line[13:]
-    match = re.fullmatch(r"running ([0-9]+) tests?", line)
-    if line.startswith("running "):
-        count = number(match.group(1)) if match else None
-        return (None, None) if count is None else ("running", count)
-    if line.startswith("test result: "):
-        summary = _summary(line[13:])
-        return ("summary", summary) if summary else (None, None)
-    if line.startswith("test "):
-        name, dots, rest = line[5:].partition(" ... ")
-        if not dots and not line.endswith(" ..."):
-            return None, None
-        name = name if dots else line[5:-4]
-        return "test", (name.rstrip(WHITE), rest)
-    if line.startswith("error"):
-        return _error(line[5:]), None
-    return ("section", None) if line in ("failures:", "successes:") else (None, None)
+        return line[13:], None, True
+    if not line.startswith("     Running "):
+        return None
+    rest = line[13:]
+    if rest.startswith("`") and rest.endswith("`") and len(rest) > 1:
+        words = [word for word in rest[1:-1].split(" ") if word and "=" not in word]
+        name, hashed = _file(words[0]) if words else ("", False)
+        return (name, None, False) if hashed else None
+    if rest.endswith(")") and "(" in rest:
+        source, _, path = rest[:-1].rpartition("(")
+        source = source.strip(WHITE)
+        source = source[9:] if source.startswith("unittests") else source
+        return _file(path)[0], source.strip(WHITE) or None, False
+    name, hashed = _file(rest)
+    return (name, None, False) if hashed else None
 
 
-def _outcome(rest):
-    """(outcome, place in the counts) if the text says only that."""
-    rest = rest.rstrip(WHITE)
-    if rest.endswith(">") and " <" in rest:
-        rest = rest[:rest.rindex(" <")]
-    if rest == "ok":
-        return PASSED, 0
-    if rest in ("FAILED", "FAILED (time limit exceeded)"):
-        return FAILED, 1
-    if rest == "ignored" or rest.startswith("ignored, "):
-        return SKIPPED, 2
-    return (PASSED, 3) if rest.startswith("bench: ") else None
+def _outcome(text):
+    """0 to 3 for passed, failed, ignored and measured; None if the text is no outcome."""
+    text = text.rstrip(WHITE)
+    text = re.sub(r" <[^<>]*>$", "", text).rstrip(WHITE)
+    if text == "ok":
+        return 0
+    if text in ("FAILED", "FAILED (time limit exceeded)"):
+        return 1
+    if text == "ignored" or text.startswith("ignored, "):
+        return 2
+    return 3 if text.startswith("bench: ") else None
 
 
-def _bare(name):
-    """A test's name without what is added to it, and the line of a doc test."""
-    plain = re.sub(r" - should panic\Z| - compile fail\Z| - compile\Z", "", name)
-    match = re.fullmatch(r"(.*) \(line ([0-9]+)\)", plain, re.S)
-    if match and number(match.group(2)) is not None:
-        item = match.group(1)
-        return (item[:-2] if item.endswith(" -") else item), number(match.group(2))
-    return re.sub(r" - should panic\Z", "", name), None
-
-
-class _Run:
-    """From `running N tests` to its result line."""
-
-    def __init__(self, announced):
-        self.announced, self.counts, self.pending, self.tail = announced, [0, 0, 0, 0], None, False
-
-    def complete(self):
-        return self.pending is None and sum(self.counts) == self.announced
+def _counts(line):
+    """(ok or FAILED, the four numbers) of a result line, else None."""
+    match = re.fullmatch(r"test result: (ok|FAILED)\. (.*)", line, re.S)
+    found = {}
+    for part in match.group(2).split("; ") if match else []:
+        digits, _, word = part.partition(" ")
+        if word in _WORDS and number(digits) is not None and word not in found:
+            found[word] = number(digits)
+    return (match.group(1), [found[word] for word in _WORDS]) if len(found) == 4 else None
 
 
 class _Libtest:
     def __init__(self):
-        self.tests, self.labels, self.section, self.run = Tests(bounded=False), {}, None, None
-        self.docs, self.runs, self.stopped, self.listed, self.error = {}, 0, False, False, False
+        self.results, self.names = [], set()
+        self.binary, self.source, self.quiet, self.failed_here = None, None, False, False
+        self.announced, self.error, self.failed, self.listed = False, False, False, False
+        self.run = None
 
-    def line(self, text):
-        what, value = _recognise(text)
+    # --- lines
+
+    def line(self, line):
         if self.run is not None:
-            self.inside(self.run, text, what, value)
+            self.inside(line)
         else:
-            self.between(what, value)
+            self.between(line)
 
-    def inside(self, run, text, what, value):
-        if what == "summary":
-            if run.complete() and value == (run.counts[1] == 0,) + tuple(run.counts):
-                self.run = None
-        elif run.tail and run.counts[1]:
-            return
-        elif what in ("binary", "doc tests", "running", "target failed", "failed targets"):
-            raise Bad("incomplete: a binary ends without a result that fits")
-        elif run.tail:
-            return
-        elif what == "section":
-            run.tail = run.complete()
-        elif what == "test" and run.pending is None:
-            found = _outcome(value[1])
-            if found:
-                self.result(run, value[0], found)
-            else:
-                run.pending = value[0]
-        elif run.pending is not None and _outcome(text):
-            name, run.pending = run.pending, None
-            self.result(run, name, _outcome(text))
+    @staticmethod
+    def _announces(line):
+        match = re.fullmatch(r"running ([0-9]+) tests?", line)
+        return number(match.group(1)) if match else None
 
-    def between(self, what, value):
-        if what == "binary":
-            self.open(self.label(*value))
-        elif what == "doc tests":
-            self.open(value)
-        elif what == "running":
-            self.runs += 1
-            if self.section:
-                self.section["runs"] += 1
-            self.run = _Run(value)
-        elif what == "summary":
-            raise Bad("contradiction: a result of tests that were not announced")
-        elif what == "target failed":
-            self.close()
-            section, self.section, self.stopped = self.section, None, True
-            if section and not section["failed"]:
+    def _ends_runs(self, line):
+        """A binary, an announcement, the failure of a binary, or the list of those that failed."""
+        return _binary(line) is not None or self._announces(line) is not None or bool(_FAILED.fullmatch(line)) or \
+            _is_list(line)
+
+    def between(self, line):
+        named, announced = _binary(line), self._announces(line)
+        if named is not None:
+            self.heard()
+            self.start(*named)
+        elif announced is not None:
+            self.run = {"left": announced, "counts": [0, 0, 0, 0], "open": None, "captured": False}
+            self.announced, self.quiet = True, False
+        elif _counts(line) is not None:
+            raise Bad("contradiction: a result line outside of a run")
+        elif _FAILED.fullmatch(line):
+            self.heard()
+            if not self.failed_here:
                 raise Bad("contradiction: a binary failed that reported no failure")
-        elif what == "failed targets":
+            self.failed, self.binary, self.failed_here = True, None, False
+        elif _is_list(line):
             self.listed = True
-        elif what == "not built":
-            raise Bad("incomplete: could not compile")
-        elif what == "error":
+        elif line.startswith("error: could not compile "):
+            raise Bad("incomplete: not built")
+        elif line.startswith(("error: ", "error[")):
             self.error = True
 
-    def open(self, label):
-        self.close()
-        self.section = {"label": label, "runs": 0, "failed": 0}
-
-    def close(self):
-        if self.section and not self.section["runs"]:
+    def heard(self):
+        if self.quiet:
             raise Bad("incomplete: a binary announced no tests")
 
-    def label(self, name, source):
-        taken = self.labels[name] = self.labels.get(name, 0) + 1
-        if taken == 1:
-            return name
-        longer = name
-        if source:
-            longer = "%s (%s)" % (name, source.replace("\\", "/"))
-            taken = self.labels[longer] = self.labels.get(longer, 0) + 1
-        return longer if taken == 1 else "%s #%d" % (longer, taken)
+    def start(self, name, source, doc):
+        self.quiet, self.failed_here = True, False
+        if doc:
+            # Doc tests are `crate::file - item`: they share no name with a binary.
+            self.binary = name
+            return
+        if name in self.names and source:
+            name = "%s (%s)" % (name, source)
+        plain, count = name, 1
+        while name in self.names:
+            count += 1
+            name = "%s #%d" % (plain, count)
+        self.names.add(name)
+        self.binary = name
 
-    def result(self, run, name, found):
-        outcome, place = found
-        run.counts[place] += 1
-        name, line = _bare(name)
-        if not name or "\ufffd" in name:
-            raise Bad("malformed: the name of a test")
-        if self.section:
-            self.section["failed"] += outcome == FAILED
-            name = "%s::%s" % (self.section["label"], name)
-        if line is None:
-            self.tests.add(name, outcome)
+    def inside(self, line):
+        run, result = self.run, _counts(line)
+        if result is not None:
+            # It is due, and says what the results were; any other is ignored.
+            word, numbers = result
+            if run["left"] == 0 and run["open"] is None and numbers == run["counts"] and \
+                    (word == "ok") == (run["counts"][1] == 0):
+                self.run = None
+            return
+        if run["captured"] and run["counts"][1]:
+            return
+        if self._ends_runs(line):
+            raise Bad("incomplete: a run without its result line")
+        if run["captured"]:
+            return
+        if run["open"] is not None:
+            outcome = _outcome(line)
+            if outcome is not None:
+                name, run["open"] = run["open"], None
+                self.result(name, outcome)
+        elif run["left"] == 0 and line in ("failures:", "successes:"):
+            run["captured"] = True
+        elif line.startswith("test "):
+            self.test(line[5:])
+
+    def test(self, text):
+        if text.endswith(" ...") and " ... " not in text:
+            text += " "
+        name, dots, rest = text.partition(" ... ")
+        if not dots:
+            return
+        outcome = _outcome(rest)
+        if outcome is None:
+            self.run["open"] = name
         else:
-            self.docs.setdefault(name, []).append((line, outcome))
+            self.result(name, outcome)
 
-    def finish(self):
+    def result(self, name, kind):
+        self.run["counts"][kind] += 1
+        self.run["left"] -= 1
+        self.failed_here = self.failed_here or kind == 1
+        line = None
+        if name.endswith(" - should panic"):
+            name = name[:-15]
+        name = re.sub(r"( \(line [0-9]+\)) - compile(?: fail)?$", r"\1", name)
+        match = re.fullmatch(r"(.*) \(line ([0-9]+)\)", name, re.S)
+        if match:
+            name, line = match.group(1), int(match.group(2))
+            name = name[:-2] if name.endswith(" -") else name
+        if not name or "\ufffd" in name:
+            raise Bad("malformed: a name is empty or not UTF-8")
+        self.results.append((self.binary, name, line, (PASSED, FAILED, SKIPPED, PASSED)[kind]))
+
+    # --- the end
+
+    def tests(self):
         if self.run is not None:
-            raise Bad("incomplete: the output ends inside a binary")
-        self.close()
-        if not self.runs and self.error:
-            raise Bad("incomplete: an error before any test")
-        for name, found in self.docs.items():
-            lines = sorted({line for line, _ in found})
-            for line, outcome in found:
-                place = lines.index(line) + 1
-                self.tests.add(name if place == 1 else "%s #%d" % (name, place), outcome)
-        if self.stopped and not self.tests.of(FAILED):
+            raise Bad("incomplete: the output ends inside a run")
+        self.heard()
+        if self.error and not self.announced:
+            raise Bad("incomplete: an error, and no tests")
+        if self.failed and not any(outcome == FAILED for _, _, _, outcome in self.results):
             raise Bad("contradiction: a binary failed, and no test did")
-        self.tests.partial = self.stopped and not self.listed
-        return self.tests
+        out = Tests(bounded=False)
+        examples = {}
+        for binary, name, line, _ in self.results:
+            if line is not None:
+                examples.setdefault((binary, name), set()).add(line)
+        for binary, name, line, outcome in self.results:
+            place = sorted(examples[(binary, name)]).index(line) + 1 if line is not None else 1
+            name = name if place == 1 else "%s #%d" % (name, place)
+            out.add(name if binary is None else "%s::%s" % (binary, name), outcome)
+        out.partial = self.failed and not self.listed
+        return out
+
+
+def _is_list(line):
+    return bool(re.fullmatch(r"error: [0-9]+ targets? failed:", line))
 
 
 def parse(data):
     state = _Libtest()
-    for line in plain_lines(data):
+    for line in text_lines(data):
         state.line(line)
-    return state.finish()
+    return state.tests()

@@ -1,24 +1,28 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The message of a record, derived from it and the contract (format.md: The message)."""
-from canonical import metric_text, short
+"""The message of a record, a function of the record and the contract (format.md: The message)."""
+from canonical import metric_text
+from paths import short
 
-def message_of(record, terms):
-    """The message derived from record and contract (format.md: The message)."""
-    body, value = record.body, record.value
-    subject, trailers = {"contract": _contract_message, "baseline": _baseline_message,
-                         "checkpoint": _checkpoint_message, "iteration": _iteration_message, "halt": _halt_message,
-                         "resume": lambda *_: ("resume: go on", []), "review": _review_message,
-                         "promotion": _promotion_message, "finding": _finding_message}[record.kind](value, body, terms)
+
+def message_of(value, terms):
+    """The message's bytes: subject, blank line, trailers, each line ended by one newline."""
+    subject, trailers = _KINDS[value["kind"]](value, value["body"], terms)
     lines = [subject, "", "Loop-Id: " + value["loop"], "Loop-Record: " + value["kind"],
              "Loop-Seq: %d" % value["seq"]] + trailers
     return ("\n".join(lines) + "\n").encode("utf-8")
 
 
-def _contract_message(_value, _body, terms):
+def candidate_message(loop, iteration, environment):
+    """format.md: Candidates."""
+    return ("Candidate of iteration %d of loop %s\n\nLoop-Id: %s\nLoop-Iteration: %d\nLoop-Environment: %s\n" % (
+        iteration, loop, loop, iteration, environment)).encode("utf-8")
+
+
+def _contract(_value, _body, terms):
     return "contract: " + short(terms["objective"], 60), []
 
 
-def _baseline_message(_value, body, terms):
+def _baseline(_value, body, terms):
     check = body["check"]
     if check["metric"] is not None:
         tail = ", the target is met already" if body["target_met"] else ""
@@ -28,12 +32,12 @@ def _baseline_message(_value, body, terms):
     return "baseline: no metric", []
 
 
-def _checkpoint_message(_value, body, _terms):
+def _checkpoint(_value, body, _terms):
     return "checkpoint %d: start from %s" % (body["iteration"], body["base"][:12]), \
         ["Loop-Iteration: %d" % body["iteration"]]
 
 
-def _iteration_message(_value, body, terms):
+def _iteration(_value, body, terms):
     receipt = body["receipt"]
     decision, check = receipt["decision"], receipt["check"]
     verb = {"accept": "accepted", "reject": "rejected", "blocked": "blocked"}[decision["outcome"]]
@@ -49,26 +53,30 @@ def _iteration_message(_value, body, terms):
     return "iteration %d %s" % (receipt["iteration"], verb), trailers
 
 
-def _halt_message(_value, body, _terms):
+def _halt(_value, body, _terms):
     what = "stopped by an operator" if body["by"] == "operator" else body["halt_reason"]
     plural = "iteration" if body["iteration"] == 1 else "iterations"
     return "halt: %s after %d %s" % (what, body["iteration"], plural), \
         ["Loop-Iteration: %d" % body["iteration"], "Loop-Halt: " + body["halt_reason"]]
 
 
-def _review_message(value, body, _terms):
+def _review(value, body, _terms):
     verb = {"approve": "approved", "reject": "rejected"}[body["verdict"]]
     return "review: %s by %s" % (verb, short(value["actor"]["principal"], 60)), \
         ["Loop-Candidate: " + body["candidate"]]
 
 
-def _promotion_message(value, body, _terms):
+def _promotion(value, body, _terms):
     return "promotion: %s by %s" % (body["candidate"][:12], short(value["actor"]["principal"], 60)), \
         ["Loop-Candidate: " + body["candidate"]]
 
 
-def _finding_message(value, body, _terms):
+def _finding(value, body, _terms):
     who = short(value["actor"]["principal"], 60)
     if body["action"] == "resolve" and body["finding"]:
         return "finding %s resolved by %s" % (body["finding"][:12], who), []
     return "finding: %s by %s" % (body["severity"], who), []
+
+
+_KINDS = {"contract": _contract, "baseline": _baseline, "checkpoint": _checkpoint, "iteration": _iteration, "halt": _halt,
+          "resume": lambda *_: ("resume: go on", []), "review": _review, "promotion": _promotion, "finding": _finding}

@@ -1,63 +1,45 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The format pytest (report-formats.md: pytest)."""
+"""The text of `pytest -rA` (report-formats.md: pytest)."""
 import re
 
-from canonical import Bad, WHITE
-from found import FAILED, PASSED, SKIPPED, Ordinals, Tests, number, plain_lines
+from canonical import Bad
+from common import ALL_IDS, FAILED, PASSED, SKIPPED, Tests, number, numbered, text_lines
+from paths import WHITE
 
-WORDS = ("passed", "failed", "error", "errors", "skipped", "xfailed", "xpassed", "deselected", "warning", "warnings",
-         "rerun", "subtests passed")
-COUNTED = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed")
-RESULTS = {"PASSED": ("passed", PASSED), "XPASS": ("xpassed", PASSED), "FAILED": ("failed", FAILED),
-           "XFAIL": ("xfailed", SKIPPED), "SKIPPED": ("skipped", SKIPPED), "ERROR": ("errors", FAILED)}
+_COUNTED = ("passed", "failed", "error", "errors", "skipped", "xfailed", "xpassed", "deselected", "warning", "warnings",
+            "rerun", "subtests passed")
+_SIX = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed")
+_LAST = re.compile(r"(no tests ran|[0-9]+ [a-z ]+(?:, [0-9]+ [a-z ]+)*) in [0-9]+\.[0-9]+s(?: \([^)]*:[^)]*\))?")
+_STOP = re.compile(r"(?:xdist\.dsession\.Interrupted: )?stopping after ([0-9]+) failures")
+# What a line of the summary is counted as, and its outcome.
+_RESULTS = {"PASSED": ("passed", PASSED), "XPASS": ("xpassed", PASSED), "FAILED": ("failed", FAILED),
+            "XFAIL": ("xfailed", SKIPPED), "SKIPPED": ("skipped", SKIPPED)}
+_SUBTESTS = {"SUBFAILED": "failed", "SUBFAIL": "failed", "SUBSKIPPED": "skipped", "SUBXFAIL": "xfailed"}
 
 
-def _between(text, sign):
-    match = re.fullmatch("%s+ (.*) %s+" % (sign, sign), text, re.S)
-    return match.group(1) if match else None
-
-
-def _counts(text):
-    """[(count, word)] of a last line, or None."""
-    counts, found, clock = text.rpartition(" in ")
-    seconds, paren, clock = clock.partition(" (")
-    if not found or (paren and not (clock.endswith(")") and ":" in clock[:-1])):
+def _last_counts(text):
+    """The counts of a last line, or None."""
+    match = _LAST.fullmatch(text)
+    if not match:
         return None
-    match = re.fullmatch(r"([0-9]+)\.([0-9]+)s", seconds)
-    if not match or number(match.group(1)) is None or number(match.group(2)) is None:
-        return None
-    if counts == "no tests ran":
-        return []
-    out = []
-    for part in counts.split(", "):
-        digits, _, word = part.partition(" ")
-        if word not in WORDS or number(digits) is None:
+    counts, twice = {}, None
+    for part in match.group(1).split(", ") if match.group(1) != "no tests ran" else []:
+        digits, word = part.split(" ", 1)
+        if word not in _COUNTED or number(digits) is None:
             return None
-        out.append((number(digits), word))
-    return out
+        word = "errors" if word == "error" else word
+        twice = word if word in counts and word in _SIX else twice
+        counts[word] = counts.get(word, 0) + int(digits)
+    if twice:
+        raise Bad("contradiction: %s is counted twice" % twice)
+    return counts
 
 
-def _recognise(line):
-    """(what a line is, its value)."""
-    shout = _between(line, "!")
-    if shout is not None:
-        text = shout[len("xdist.dsession.Interrupted: "):] if shout.startswith("xdist.dsession.Interrupted: ") else shout
-        match = re.fullmatch(r"stopping after ([0-9]+) failures", text)
-        return ("stop" if match and number(match.group(1)) is not None else "interruption"), None
-    title = _between(line, "=")
-    if title == "short test summary info":
-        return "header", None
-    counts = _counts(line if title is None else title)
-    if counts is not None:
-        return "last", counts
-    return (None if title is None else "title"), None
-
-
-def _node_id(text):
-    """Where an ID ends (report-formats.md: pytest, ID)."""
+def _id(text):
+    """Where an ID ends."""
     text = text.rstrip(WHITE)
     colons, dash = text.find("::"), text.find(" - ")
-    in_path = colons >= 0 and 0 <= dash < colons and text.find(".py") == colons - 3
+    in_path = 0 <= dash < colons and text[:colons].endswith(".py") and text[:colons].count(".py") == 1
     if colons < 0 or (0 <= dash < colons and not in_path):
         return text[:dash] if dash >= 0 else text
     rest = text[colons:]
@@ -68,150 +50,138 @@ def _node_id(text):
     return text[:colons + dash] if dash >= 0 else text
 
 
-def _stable(text):
-    return re.sub(r" at 0x[0-9a-fA-F]*", " at 0x", text)
+def _checked(text):
+    if not text or "\ufffd" in text:
+        raise Bad("malformed: an id is empty or not UTF-8")
+    return text
 
 
-def _folded(text):
-    """(count, path) of `[N] PLACE: REASON`, or None."""
-    match = re.match(r"\[([^\]]*)\] ", text)
-    count = number(match.group(1)) if match else None
-    if count is None:
-        return None
-    place = text[match.end():].partition(": ")[0].rstrip(":")
-    path, colon, line = place.rpartition(":")
-    return count, path if colon and number(line) is not None else place
+def _without_addresses(text):
+    return re.sub(r" at 0x[0-9a-fA-F]+", " at 0x", text)
 
 
-def _behind_message(text):
-    if text.startswith("["):
-        text = text[1:]
-        text = text.partition("]")[2] if "]" in text else text
-    text = text.lstrip(WHITE)
-    if text.startswith("("):
-        text = text[1:]
-        text = text.partition(") ")[2] if ") " in text else text
-    return text.lstrip(WHITE)
+class _Summary:
+    """The lines behind the header."""
 
-
-class _Pytest:
     def __init__(self):
-        self.header, self.last, self.in_summary, self.stopped = False, None, False, False
-        self.held, self.said, self.skipped, self.unloaded = {}, [], [], False
+        self.counts, self.named, self.skipped = {}, [], []
+        self.bytes = 0
 
-    def line(self, text):
-        line = text.rstrip(WHITE)
-        what, value = _recognise(line)
-        if what == "header":
-            if self.header or self.last is not None:
-                raise Bad("contradiction: a header too much")
-            self.header = self.in_summary = True
-        elif what == "last":
-            if self.last is not None:
-                raise Bad("contradiction: a second last line")
-            self.last, self.in_summary = self.counts(value), False
-        elif what == "interruption" and (self.header or self.last is not None):
-            raise Bad("incomplete: an interruption")
-        elif self.last is not None and line:
-            raise Bad("incomplete: a line behind the last line")
-        elif what == "stop" and self.header:
-            self.stopped, self.in_summary = True, False
-        elif what == "title":
-            self.in_summary = False
-        elif self.in_summary:
-            self.summary(text)
+    def count(self, word, times=1):
+        self.counts[word] = self.counts.get(word, 0) + times
 
-    @staticmethod
-    def counts(found):
-        out = {}
-        for count, word in found:
-            word = "errors" if word == "error" else word
-            if word == "rerun" and count:
-                raise Bad("incomplete: tests ran again")
-            if word in COUNTED:
-                if word in out:
-                    raise Bad("contradiction: a word that is counted twice")
-                out[word] = count
-        return out
-
-    def hold(self, word, count=1):
-        self.held[word] = self.held.get(word, 0) + count
-
-    def summary(self, text):
-        word = re.match(r"[A-Z]*", text).group()
-        rest = text[len(word):]
-        if word in ("SUBFAILED", "SUBFAIL"):
-            self.hold("failed")
-            self.say(_node_id(_behind_message(rest)), "subtest", FAILED)
-        elif word == "SUBSKIPPED":
-            fold = _folded(_behind_message(rest))
-            self.hold("skipped", fold[0] if fold else 1)
-        elif word == "SUBXFAIL":
-            self.hold("xfailed")
-        elif word in RESULTS and rest.startswith(" "):
-            self.result(word, rest[1:])
-
-    def result(self, word, rest):
-        counted, outcome = RESULTS[word]
-        fold = _folded(rest) if word == "SKIPPED" else None
-        if fold:
-            self.hold(counted, fold[0])
-            self.skipped.append((fold[0], _stable(self.name(fold[1]))))
+    def line(self, line):
+        word = re.match(r"[A-Z]*", line).group()
+        rest = line[len(word):]
+        if word in _SUBTESTS:
+            self.subtest(word, rest)
+        elif not rest.startswith(" "):
             return
-        self.hold(counted)
-        name = self.name(_node_id(rest))
-        if word == "ERROR" and "::" not in name:
-            self.unloaded = True
-        else:
-            self.say(name, "error" if word == "ERROR" else "result", outcome)
-
-    def say(self, name, what, outcome):
-        self.said.append((self.name(name), what, outcome))
+        elif word == "SKIPPED" and self.folded(rest[1:]) is not None:
+            times, place = self.folded(rest[1:])
+            self.count("skipped", times)
+            self.skip(times, place)
+        elif word in _RESULTS:
+            self.count(_RESULTS[word][0])
+            self.named.append(("result", _checked(_id(rest[1:])), _RESULTS[word][1]))
+        elif word == "ERROR":
+            name = _checked(_id(rest[1:]))
+            if "::" not in name:
+                raise Bad("incomplete: a file could not be loaded")
+            self.count("errors")
+            self.named.append(("error", name, FAILED))
 
     @staticmethod
-    def name(text):
-        if not text or "\ufffd" in text:
-            raise Bad("malformed: an id is empty or not UTF-8")
-        return text
+    def folded(rest):
+        """(N, PLACE: REASON) of `[N] PLACE: REASON`, else None."""
+        match = re.match(r"\[([0-9]+)\] (.*)", rest, re.S)
+        times = number(match.group(1)) if match else None
+        return None if times is None else (times, match.group(2))
 
-    def finish(self):
-        if self.last is None:
-            raise Bad("incomplete: no last line")
-        if any(self.last.get(word, 0) != self.held.get(word, 0) for word in COUNTED):
-            raise Bad("incomplete or contradiction: the summary names other tests than the last line counts")
-        if self.unloaded:
-            raise Bad("incomplete: a file could not be loaded")
-        tests, names = Tests(), Ordinals()
-        for count, path in self.skipped:
-            for _ in range(count):
-                tests.add(names.distinct(path + " (skipped)"), SKIPPED)
-        self.named(tests)
-        if self.stopped and not tests.of(FAILED):
-            raise Bad("contradiction: stopped without a failure")
-        tests.partial = self.stopped
-        return tests
+    def skip(self, times, place):
+        path = place.split(": ")[0]
+        path = _checked(_without_addresses(re.sub(r":[0-9]+$", "", path.rstrip(":"))))
+        self.bytes += times * len(path)
+        if self.bytes > ALL_IDS:
+            raise Bad("contradiction: the ids take too much room")
+        self.skipped += [path] * times
 
-    def named(self, tests):
-        """The tests that the summary names, each line in its order."""
-        of, names, counted = {}, Ordinals(), set()
-        for name, what, _ in self.said:
-            of.setdefault(name, []).append(what)
-        for name, what, outcome in self.said:
-            results, errors, sub = (of[name].count(one) for one in ("result", "error", "subtest"))
-            if what == "result":
-                outcome = FAILED if sub or (results == 1 and errors) else outcome
-            elif what == "subtest":
-                if not results and not errors:
-                    raise Bad("incomplete: a subtest of no test")
+    def subtest(self, word, rest):
+        if rest.startswith("[") and "]" in rest:
+            rest = rest[rest.index("]") + 1:]
+        rest = rest.lstrip(" ")
+        if rest.startswith("(") and ") " in rest:
+            rest = rest[rest.index(") ") + 2:]
+        rest = rest.lstrip(" ")
+        folded = self.folded(rest) if word == "SUBSKIPPED" else None
+        self.count(_SUBTESTS[word], folded[0] if folded else 1)
+        if _SUBTESTS[word] == "failed":
+            self.named.append(("subtest", _checked(_id(rest)), FAILED))
+
+    def tests(self):
+        """Which lines are tests, and what is said of them elsewhere."""
+        results, errors, hurt = {}, {}, set()
+        for kind, name, _ in self.named:
+            if kind == "subtest":
+                hurt.add(name)
+            else:
+                found = results if kind == "result" else errors
+                found[name] = found.get(name, 0) + 1
+        if any(name not in results and name not in errors for name in hurt):
+            raise Bad("incomplete: a subtest of no test")
+        out, seen, alone = Tests(), {}, set()
+        for kind, name, outcome in self.named:
+            many = results.get(name, 0)
+            if kind == "subtest" or (kind == "error" and (many == 1 or (many == 0 and name in alone))):
                 continue
-            elif not (results > 1 or (results == 0 and name not in counted)):
-                continue
-            counted.add(name)
-            tests.add(names.distinct(_stable(name)), outcome)
+            if kind == "error":
+                alone.add(name)
+            failed = name in hurt or (many == 1 and name in errors)
+            out.add(numbered(_without_addresses(name), seen), FAILED if failed else outcome)
+        seen = {}
+        for path in self.skipped:
+            out.add(numbered(path + " (skipped)", seen), SKIPPED)
+        return out
 
 
 def parse(data):
-    state = _Pytest()
-    for line in plain_lines(data):
-        state.line(line)
-    return state.finish()
+    summary, header, last, inside, partial = _Summary(), False, None, False, False
+    for whole in text_lines(data):
+        line = whole.rstrip(WHITE)
+        title, shout = re.fullmatch(r"=+ (.*) =+", line, re.S), re.fullmatch(r"!+ (.*) !+", line, re.S)
+        counts = _last_counts(title.group(1) if title else line)
+        if counts is not None:
+            if last is not None:
+                raise Bad("contradiction: a second last line")
+            last, inside = counts, False
+        elif title and title.group(1) == "short test summary info":
+            if header or last is not None:
+                raise Bad("contradiction: a second header")
+            header = inside = True
+        elif last is not None and line:
+            raise Bad("incomplete: a line behind the last line")
+        elif shout and header:
+            stop = _STOP.fullmatch(shout.group(1))
+            if not stop or number(stop.group(1)) is None:
+                raise Bad("incomplete: an interruption")
+            partial, inside = True, False
+        elif title:
+            inside = False
+        elif inside:
+            summary.line(whole)
+    return _end(summary, last, partial)
+
+
+def _end(summary, last, partial):
+    if last is None:
+        raise Bad("incomplete: no last line")
+    if last.get("rerun", 0) > 0:
+        raise Bad("incomplete: tests ran again")
+    for word in _SIX:
+        if last.get(word, 0) != summary.counts.get(word, 0):
+            raise Bad("incomplete or contradiction: %s" % word)
+    tests = summary.tests()
+    tests.partial = partial
+    if partial and not tests.of(FAILED):
+        raise Bad("contradiction: stopped without a failure")
+    return tests

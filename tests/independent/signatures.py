@@ -1,9 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Signatures and the trust root (signing.md; format.md: The record commit)."""
+"""Signatures and signed commits (signing.md: What a signature must be; format.md: The record commit)."""
 import base64
-import calendar
-import datetime
-import fnmatch
 import hashlib
 import os
 import re
@@ -11,16 +8,22 @@ import struct
 import subprocess
 import tempfile
 
+import ed25519
 from canonical import Bad
-from objects import Unfit
+from objects import MIB, Unfit
 
 HEAD, TAIL = b"-----BEGIN SSH SIGNATURE-----", b"-----END SSH SIGNATURE-----"
-PLAIN = ("ssh-ed25519", "ecdsa-sha2-nistp256", "ecdsa-sha2-nistp384", "ecdsa-sha2-nistp521", "ssh-rsa",
-         "sk-ssh-ed25519@openssh.com", "sk-ecdsa-sha2-nistp256@openssh.com")
+ARMOR_LIMIT = 64 * 1024
+# The algorithms of a signature by the type of the key (no certificates, no DSA, no RSA with SHA-1).
+PLAIN = {"ssh-ed25519": ("ssh-ed25519",), "ssh-rsa": ("rsa-sha2-256", "rsa-sha2-512"),
+         "sk-ssh-ed25519@openssh.com": ("sk-ssh-ed25519@openssh.com",),
+         "sk-ecdsa-sha2-nistp256@openssh.com": ("sk-ecdsa-sha2-nistp256@openssh.com",)}
+for _curve in ("256", "384", "521"):
+    PLAIN["ecdsa-sha2-nistp" + _curve] = ("ecdsa-sha2-nistp" + _curve,)
 
 
-def _take(data):
-    """One length-prefixed string of the SSH wire format."""
+def take(data):
+    """One length-prefixed string of the SSH wire format, and what comes behind it."""
     if len(data) < 4:
         raise Bad("the signature is cut off")
     size = struct.unpack(">I", data[:4])[0]
@@ -29,9 +32,21 @@ def _take(data):
     return data[4:4 + size], data[4 + size:]
 
 
+def _string(data):
+    return struct.pack(">I", len(data)) + data
+
+
+def fingerprint(key):
+    """SHA256: and unpadded base64."""
+    return "SHA256:" + base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip("=")
+
+
 def _dearmor(armor):
-    lines = (armor[:-1] if armor.endswith(b"\n") else armor).split(b"\n")
-    if len(armor) > 65536 or len(lines) < 3 or lines[0] != HEAD or lines[-1] != TAIL or b"" in lines:
+    """One armoured SSHSIG, nothing around it; the base64 on one line or on several, of which none is empty."""
+    lines = armor.split(b"\n")
+    if lines[-1:] == [b""]:
+        lines.pop()
+    if len(armor) > ARMOR_LIMIT or len(lines) < 3 or lines[0] != HEAD or lines[-1] != TAIL or b"" in lines:
         raise Bad("the signature is not one armoured SSHSIG")
     text = b"".join(lines[1:-1])
     try:
@@ -43,232 +58,92 @@ def _dearmor(armor):
     return data
 
 
-def _check_key(blob):
-    name, rest = _take(blob)
-    name = name.decode("latin-1")
-    if name not in PLAIN:
-        raise Bad("keys of type %s do not sign here" % name)
-    if name == "ssh-rsa":
-        _, rest = _take(rest)
-        modulus, _ = _take(rest)
-        bits = int.from_bytes(modulus, "big").bit_length()
-        if not 2048 <= bits <= 16384:
-            raise Bad("the RSA key has %d bits" % bits)
-    return name
+class Signature:
+    """The parts of an SSHSIG of version 1."""
+
+    def __init__(self, armor, namespace):
+        data = _dearmor(armor)
+        if data[:10] != b"SSHSIG\0\0\0\1":
+            raise Bad("the signature is no SSHSIG of version 1")
+        self.key, rest = take(data[10:])
+        space, rest = take(rest)
+        reserved, rest = take(rest)
+        self.digest, rest = take(rest)
+        raw, rest = take(rest)
+        if space != namespace.encode():
+            raise Bad("the signature is in another namespace than %s" % namespace)
+        if reserved or rest or self.digest not in (b"sha256", b"sha512"):
+            raise Bad("the signature is malformed")
+        name, key = take(self.key)
+        self.type, self.namespace = name.decode("latin-1"), space
+        if self.type not in PLAIN:
+            raise Bad("keys of type %s do not sign here" % self.type)
+        algorithm, self.raw = take(raw)
+        if algorithm.decode("latin-1") not in PLAIN[self.type]:
+            raise Bad("the algorithm %r for a key of type %s" % (algorithm, self.type))
+        self._check_key(key)
+        if self.type.startswith("sk-"):
+            _, rest = take(self.raw)
+            if not rest or not rest[0] & 1:
+                raise Bad("nobody touched the hardware key")
+
+    def _check_key(self, rest):
+        if self.type == "ssh-ed25519":
+            self.public, rest = take(rest)
+            if rest or len(self.public) != 32:
+                raise Bad("the key is malformed")
+        if self.type == "ssh-rsa":
+            _, rest = take(rest)
+            modulus, rest = take(rest)
+            bits = int.from_bytes(modulus, "big").bit_length()
+            if rest or not 2048 <= bits <= 16384:
+                raise Bad("the RSA key has %d bits" % bits)
+
+    def holds(self, data):
+        """Whether it is one of these bytes."""
+        if self.type == "ssh-ed25519":
+            signed = b"SSHSIG" + _string(self.namespace) + _string(b"") + _string(self.digest) + \
+                _string(hashlib.new(self.digest.decode(), data).digest())
+            raw, rest = take(self.raw)
+            return not rest and ed25519.verify(self.public, raw, signed)
+        return None
 
 
-def _check_raw(signature, key_type):
-    algorithm, rest = _take(signature)
-    wanted = (b"rsa-sha2-256", b"rsa-sha2-512") if key_type == "ssh-rsa" else (key_type.encode(),)
-    if algorithm not in wanted:
-        raise Bad("the signature is of another kind than its key")
-    _, rest = _take(rest)
-    if key_type.startswith("sk-"):
-        if len(rest) != 5 or not rest[0] & 1:
-            raise Bad("the hardware key was not touched")
-    elif rest:
-        raise Bad("the signature is malformed")
+_HOLD = {}
 
 
-def key_of(armor, namespace):
-    """The public key of an SSHSIG, after a look at its form (signing.md: What a signature must be)."""
-    data = _dearmor(armor)
-    if data[:10] != b"SSHSIG\0\0\0\1":
-        raise Bad("the signature is no SSHSIG of version 1")
-    key, rest = _take(data[10:])
-    space, rest = _take(rest)
-    reserved, rest = _take(rest)
-    digest, rest = _take(rest)
-    raw, rest = _take(rest)
-    if space != namespace.encode():
-        raise Bad("the signature is in another namespace than %s" % namespace)
-    if digest not in (b"sha256", b"sha512") or rest or reserved:
-        raise Bad("the signature is malformed")
-    _check_raw(raw, _check_key(key))
-    return key
+def verify(armor, data, namespace, env=None):
+    """The key that signed these bytes; raises if the signature does not hold."""
+    signature = Signature(armor, namespace)
+    key = hashlib.sha256(b"%d " % len(armor) + armor + namespace.encode() + b"\0" + data).digest()
+    if key not in _HOLD:
+        if len(_HOLD) > 20000:
+            _HOLD.clear()
+        held = signature.holds(data)
+        _HOLD[key] = _keygen(armor, data, namespace, env) if held is None else held
+    if not _HOLD[key]:
+        raise Bad("the signature does not verify")
+    return signature.key
 
 
-def fingerprint(key):
-    """SHA256: and unpadded base64."""
-    return "SHA256:" + base64.b64encode(hashlib.sha256(key).digest()).decode().rstrip("=")
-
-
-HOLD = set()  # signatures that hold, by the hash of all that says so: one is not looked at twice
-
-
-def verify(armor, data, namespace, revoked):
-    """The key that signed these bytes; raises if the signature does not hold or the key is revoked."""
-    key = key_of(armor, namespace)
-    known = hashlib.sha256(b"%d %s\n%d %s\n" % (len(armor), armor, len(namespace), namespace.encode()) + data).digest()
-    if known not in HOLD:
-        _check(armor, data, namespace)
-        HOLD.add(known)
-    if revoked:
-        _not_revoked(key, revoked)
-    return key
-
-
-def _check(armor, data, namespace):
+def _keygen(armor, data, namespace, env):
+    """ssh-keygen's word, for the keys that are not looked at here."""
+    text = base64.b64encode(_dearmor(armor))
+    lines = [HEAD] + [text[at:at + 70] for at in range(0, len(text), 70)] + [TAIL, b""]
     with tempfile.NamedTemporaryFile() as file:
-        file.write(armor)
+        file.write(b"\n".join(lines))
         file.flush()
-        command = ["ssh-keygen", "-Y", "check-novalidate", "-n", namespace, "-s", file.name]
-        done = subprocess.run(command, input=data, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    if done.returncode:
-        raise Bad("the signature does not verify: %s" % done.stdout.decode("utf-8", "replace").strip())
+        return run_keygen(["-Y", "check-novalidate", "-n", namespace, "-s", file.name], data, env)[0] == 0
 
 
-def _not_revoked(key, revoked):
-    name = _take(key)[0].decode()
-    with open(revoked, "rb") as file:
-        is_krl = file.read(6) == b"SSHKRL"
-    if not is_krl:
-        with open(revoked, encoding="utf-8", errors="replace") as file:
-            if base64.b64encode(key).decode() in file.read().split():
-                raise Bad("the key %s is revoked" % fingerprint(key))
-        return
-    with tempfile.NamedTemporaryFile("w") as file:
-        file.write("%s %s\n" % (name, base64.b64encode(key).decode()))
-        file.flush()
-        done = subprocess.run(["ssh-keygen", "-Q", "-f", revoked, file.name], stdout=subprocess.PIPE,
-                              stderr=subprocess.STDOUT)
-    if done.returncode:
-        raise Bad("the key %s is revoked" % fingerprint(key))
-
-
-# --- the allowed-signers file ---------------------------------------------------------------------
-
-def _moment(text):
-    match = re.fullmatch(r"(\d{8}|\d{12}|\d{14})Z?", text, re.A)
-    if not match:
-        raise Unfit("the time %r in the allowed-signers file" % text)
-    digits = match.group(1)
+def run_keygen(arguments, data=b"", env=None):
+    """The exit code of ssh-keygen, and what it said."""
     try:
-        moment = datetime.datetime.strptime(digits.ljust(14, "0"), "%Y%m%d%H%M%S")
-    except ValueError:
-        raise Unfit("the time %r in the allowed-signers file" % text)
-    return calendar.timegm(moment.timetuple())
-
-
-def _words(line):
-    """The words of a line; quotes keep white space together."""
-    return re.findall(r'(?:"[^"]*"|[^\s"])+', line)
-
-
-def _options(text):
-    out = {}
-    for part in re.findall(r'(?:"[^"]*"|[^,"])+', text):
-        name, _, value = part.partition("=")
-        name = name.lower()
-        if name not in ("cert-authority", "namespaces", "valid-after", "valid-before") or name in out:
-            raise Unfit("the option %r in the allowed-signers file" % part)
-        if name != "cert-authority":
-            if len(value) < 2 or value[0] != '"' or value[-1] != '"':
-                raise Unfit("the option %r in the allowed-signers file" % part)
-            value = value[1:-1]
-        out[name] = _moment(value) if name.startswith("valid") else value
-    return out
-
-
-def _line(line):
-    words = _words(line)
-    principals = words[0].strip('"')
-    options = {}
-    if len(words) > 1 and words[1] not in PLAIN and not words[1].startswith(("ssh-", "ecdsa-", "sk-")):
-        options = _options(words[1])
-        words = words[:1] + words[2:]
-    if len(words) < 3:
-        raise Unfit("a line of the allowed-signers file cannot be understood: %r" % line)
-    try:
-        key = base64.b64decode(words[2], validate=True)
-        if _take(key)[0].decode() != words[1]:
-            raise ValueError
-    except (ValueError, Bad):
-        raise Unfit("a line of the allowed-signers file cannot be understood: %r" % line)
-    return principals.split(","), options, key
-
-
-def _matches(patterns, text):
-    """A list of patterns with wildcards and '!' as OpenSSH matches it."""
-    found = False
-    for pattern in patterns:
-        plain = pattern.lstrip("!") if pattern.startswith("!") else pattern
-        escaped = plain.replace("[", "[[]")
-        if fnmatch.fnmatchcase(text, escaped):
-            if pattern.startswith("!"):
-                return False
-            found = True
-    return found
-
-
-class Trust:
-    """The verifier's own allowed-signers file (signing.md: Who is who)."""
-
-    def __init__(self, text, revoked=None):
-        self.text = text
-        self.revoked = revoked
-        self.lines = [_line(line) for line in re.split(r"\r?\n", text)
-                      if line.strip() and not line.strip().startswith("#")]
-        if not self.lines:
-            raise Unfit("nobody is trusted here: the allowed-signers file is empty")
-
-    def allows(self, key, principal, namespace, at):
-        """None if this key may sign for this principal then, else why not."""
-        why = "the key %s is not in the allowed-signers file" % fingerprint(key)
-        for principals, options, known in self.lines:
-            if known != key or "cert-authority" in options:
-                continue
-            if not _matches(principals, principal):
-                why = "the key %s may not sign for %s" % (fingerprint(key), principal)
-            elif "namespaces" in options and not _matches(options["namespaces"].split(","), namespace):
-                why = "the key may not sign in namespace %s" % namespace
-            elif at < options.get("valid-after", at) or at > options.get("valid-before", at):
-                why = "the key is not valid at that time"
-            else:
-                return None
-        return why
-
-
-def _branch_file(repo):
-    branch = repo.config("loop.protectedBranch", path=False)
-    remote = repo.config("loop.remote", path=False) or "origin"
-    if branch and branch.startswith("refs/"):
-        names = [branch]
-    elif branch:
-        names = ["refs/remotes/%s/%s" % (remote, branch), "refs/heads/" + branch]
-    else:
-        names = ["refs/remotes/%s/HEAD" % remote, "refs/heads/main"]
-    for name in names:
-        if repo.git("rev-parse", "-q", "--verify", name + "^{commit}").returncode == 0:
-            done = repo.git("cat-file", "blob", name + ":.loops/allowed_signers")
-            return done.stdout if done.returncode == 0 else None
-    return None
-
-
-def _file(repo, name):
-    if not os.path.isabs(name):
-        top = repo.git("rev-parse", "--show-toplevel").stdout.decode("utf-8", "surrogateescape").strip()
-        name = os.path.join(top or repo.folder, name)
-    try:
-        with open(name, "rb") as file:
-            return file.read()
+        done = subprocess.run(["ssh-keygen"] + arguments, input=data, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                              env=os.environ if env is None else env)
+        return done.returncode, done.stdout.decode("utf-8", "replace")
     except OSError as error:
-        raise Unfit(str(error))
-
-
-def load_trust(repo, given):
-    """The trust root: --allowed-signers, else the first place that is set."""
-    name = given or repo.config("loop.allowedSigners") or repo.config("gpg.ssh.allowedSignersFile")
-    data = _file(repo, os.path.abspath(given) if given else name) if name else _branch_file(repo)
-    if data is None:
-        raise Unfit("nobody is trusted here: there is no allowed-signers file")
-    revoked = repo.config("gpg.ssh.revocationFile")
-    if revoked:
-        _file(repo, revoked)
-    try:
-        return Trust(data.decode("utf-8"), revoked)
-    except UnicodeDecodeError:
-        raise Unfit("the allowed-signers file is not UTF-8")
+        raise Unfit("ssh-keygen cannot be run: %s" % error)
 
 
 # --- signed commits -----------------------------------------------------------------------------
@@ -278,7 +153,7 @@ class Commit:
 
     def __init__(self, repo, oid):
         self.oid, self.repo = oid, repo
-        raw = repo.read(oid, "commit", 1024 * 1024)
+        raw = repo.read(oid, "commit", MIB)
         if b"\0" in raw:
             raise Bad("the commit has a NUL byte")
         head, blank, self.message = raw.partition(b"\n\n")
@@ -287,13 +162,13 @@ class Commit:
         self.headers = re.findall(rb"(?m)^([^ \n][^\n]*(?:\n [^\n]*)*)", head)
         if b"\n".join(self.headers) != head:
             raise Bad("the commit's headers are malformed")
-        self.names = [header.split(b" ", 1)[0] for header in self.headers]
+        pairs = [header.partition(b" ") for header in self.headers]
+        self.names, self.values = [pair[0] for pair in pairs], [pair[2] for pair in pairs]
         if self.names[:1] != [b"tree"] or self.names.count(b"tree") != 1:
             raise Bad("the commit has no tree")
-        values = [header.split(b" ", 1)[1] if b" " in header else b"" for header in self.headers]
-        self.values = values
-        self.tree = self._id(values[0])
-        self.parents = [self._id(v) for n, v in zip(self.names, values) if n == b"parent"]
+        self.tree = self._id(self.values[0])
+        self.parents = [self._id(v) for n, v in zip(self.names, self.values) if n == b"parent"]
+        self.signature_name = b"gpgsig-sha256" if repo.hash == "sha256" else b"gpgsig"
 
     def _id(self, value):
         if not re.fullmatch(rb"[0-9a-f]{%d}" % self.repo.digits, value):
@@ -302,19 +177,19 @@ class Commit:
 
     def signature(self):
         """The one signature header and the bytes that it signs."""
-        name = b"gpgsig-sha256" if self.repo.hash == "sha256" else b"gpgsig"
         places = [i for i, n in enumerate(self.names) if n.startswith(b"gpgsig")]
-        if len(places) != 1 or self.names[places[0]] != name:
+        if len(places) != 1 or self.names[places[0]] != self.signature_name:
             raise Bad("the commit has not exactly one signature")
         place = places[0]
-        armor = self.values[place].replace(b"\n ", b"\n") + b"\n"
+        armor = self.values[place].replace(b"\n ", b"\n")
+        if armor.endswith(b"\n"):
+            raise Bad("there is something around the signature")
         rest = self.headers[:place] + self.headers[place + 1:]
         return armor, b"\n".join(rest) + b"\n\n" + self.message
 
-    def check_form(self, at=None):
-        """Only the headers that git writes, in their order; dates in +0000."""
-        signature = b"gpgsig-sha256" if self.repo.hash == "sha256" else b"gpgsig"
-        wanted = [b"tree"] + [b"parent"] * len(self.parents) + [b"author", b"committer", signature]
+    def check_form(self, moment=None):
+        """Only the headers that git writes, in their order; dates in +0000. Gives the committer's."""
+        wanted = [b"tree"] + [b"parent"] * len(self.parents) + [b"author", b"committer", self.signature_name]
         if self.names != wanted:
             raise Bad("the commit has other headers than it may have")
         dates = []
@@ -323,6 +198,6 @@ class Commit:
             if not match:
                 raise Bad("author or committer is malformed")
             dates.append(int(match.group(3)))
-        if at is not None and dates != [at, at]:
+        if moment is not None and dates != [moment, moment]:
             raise Bad("the dates of the commit are not that of the record")
         return dates[1]

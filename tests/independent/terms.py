@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a frozen contract may say (format.md: Ranges)."""
-import ipaddress
+"""The ranges of a contract's terms (format.md: Ranges)."""
 import re
 
-from canonical import Bad, WHITE, micro
-from names import BUILT_ADAPTERS, BUILT_USAGES, FILE_FORMATS, IMAGE_ADAPTERS
-
-DAY, DOLLARS = 86400, 10000 * 10 ** 6
+import hosts
+import names
+import patterns
+import regexes
+from canonical import Bad, micro, there
+from paths import WHITE
 
 
 def _need(condition, what):
@@ -15,157 +16,147 @@ def _need(condition, what):
 
 
 def _between(value, low, high, what):
+    """What is null has no range."""
     _need(value is None or low <= value <= high, "%s is out of range" % what)
 
 
-def _length(text, high, what):
-    _need(text is None or 1 <= len(text) <= high, "%s is too long or empty" % what)
+def _length(text, low, high, what):
+    _between(None if text is None else len(text), low, high, what)
 
 
-def _program(command, what):
-    first = command["shell"] if "shell" in command else (command["exec"] or [""])[0]
-    _need(first.strip(WHITE), "%s names no program" % what)
+def _command(command, what):
+    """`exec` has a program, a `shell` line is not only white space; in `lasting` an array or a string."""
+    if isinstance(command, dict):
+        command = command.get("exec", command.get("shell"))
+    if isinstance(command, str):
+        _need(command.strip(WHITE), "%s is an empty line" % what)
+    else:
+        _need(command and command[0].strip(WHITE), "%s has no program" % what)
 
 
 def check(terms):
-    """Refuses terms that no loop can have been started with."""
-    _length(terms["objective"], 10000, "objective")
+    """Everything that `start` could not have frozen."""
+    _length(terms["objective"], 1, 10000, "objective")
+    paths = terms["paths"]
     for name in ("mutable", "check"):
-        _need(terms["paths"][name], "paths.%s is empty" % name)
+        _need(paths[name], "paths.%s is empty" % name)
+    for texts in (paths["mutable"], paths["check"], paths["blocked"]):
+        patterns.compiled(tuple(texts))
     _worker(terms["worker"])
+    _worktree(terms["worktree"])
     _check(terms["check"], terms["metric"], terms["roles"])
-    _holdout(terms.get("holdout"))
+    if there(terms, "holdout"):
+        _holdout(terms["holdout"])
     _metric(terms["metric"], terms["check"])
     _limits(terms["limits"])
     _sandbox(terms["sandbox"])
-    _setup(terms["worktree"])
-    for role in ("approver", "runner"):
+    for role in names.ROLES[:2]:
         _need(terms["roles"][role], "roles.%s is empty" % role)
-    _need((terms["parent"] is None) == (terms["renewal"] is None), "renewal is null exactly if parent is")
     _need((terms["class"] == "lasting_code") == (terms["lasting"] is not None), "lasting is there exactly for lasting_code")
     if terms["lasting"]:
         _lasting(terms["lasting"], terms["roles"])
 
 
-def rule(text):
-    """An entry of an allow-list as (kind, host, port); None if it is none (sandbox.md: A list of hosts)."""
-    match = re.fullmatch(r"(\*\.)?(?:\[([0-9A-Fa-f:.]+)\]|([A-Za-z0-9._-]+)):([0-9]{1,5})", text, re.A)
-    if not match or not 0 < int(match[4]) < 65536:
-        return None
-    host = (match[2] or match[3]).lower()
-    try:
-        return None if match[1] else ("address", str(ipaddress.ip_address(host)), int(match[4]))
-    except ValueError:
-        host = host.removesuffix(".")
-        labels = host.split(".")
-        fine = not match[2] and all(0 < len(label) <= 63 for label in labels) and len(host) <= 253
-        fine = fine and not labels[-1][0].isdigit() and labels[-1] != "localhost" and (not match[1] or len(labels) > 1)
-        return ("below" if match[1] else "name", host, int(match[4])) if fine else None
-
-
-def allows(network, host, port):
-    """Whether an allow-list lets a host and port through."""
-    for kind, name, number in map(rule, network["allow"]):
-        if number == port and (host == name if kind != "below" else host.endswith("." + name)):
-            return True
-    return False
-
-
 def _worker(worker):
-    _program(worker["command"], "worker.command")
-    _need(worker["usage"] in BUILT_USAGES, "worker.usage is not built yet")
-    _between(worker["timeout_seconds"], 1, DAY, "worker.timeout_seconds")
-    _between(worker["idle_timeout_seconds"], 1, DAY, "worker.idle_timeout_seconds")
+    _command(worker["command"], "worker.command")
+    _need(worker["usage"] in names.USAGES_BUILT, "worker.usage is not built yet")
+    for key in ("timeout_seconds", "idle_timeout_seconds"):
+        _between(worker[key], 1, 86400, "worker." + key)
     if worker["reserve_usd"] is not None:
-        _between(micro(worker["reserve_usd"]), 0, DOLLARS, "worker.reserve_usd")
+        _between(micro(worker["reserve_usd"]), 0, 10000 * 10 ** 6, "worker.reserve_usd")
     for key, value in (worker["model"] or {}).items():
-        _length(value, 1000 if key == "endpoint" else 200, "worker.model." + key)
+        _length(value, 1, 1000 if key == "endpoint" else 200, "worker.model." + key)
     sampling = worker["sampling"] or {}
     for key, low, high in (("temperature", 0, 100), ("top_p", 0, 1), ("seed", 0, 2 ** 53 - 1),
                            ("max_tokens", 1, 10 ** 9)):
         _between(sampling.get(key), low, high, "worker.sampling." + key)
 
 
+def _worktree(worktree):
+    if there(worktree, "setup"):
+        _need(worktree["warm"], "worktree.setup without worktree.warm")
+        _command(worktree["setup"]["command"], "worktree.setup")
+        _between(worktree["setup"]["timeout_seconds"], 1, 86400, "worktree.setup.timeout_seconds")
+
+
 def _check(check, metric, roles):
-    _program(check["command"], "check.command")
-    _between(check["timeout_seconds"], 1, DAY, "check.timeout_seconds")
-    _between(check["idle_timeout_seconds"], 1, DAY, "check.idle_timeout_seconds")
-    _need((check["report"] is not None) == (check["format"] in FILE_FORMATS),
-          "check.report is there exactly for a format that is a file")
+    _command(check["command"], "check.command")
+    for key in ("timeout_seconds", "idle_timeout_seconds"):
+        _between(check[key], 1, 86400, "check." + key)
+    _report(check, "check")
     if check["external"]:
-        _need(check["format"] == "none" and metric["repeat"] == 1 and roles["verifier"] and
-              metric["from"] in ("failures", "exit", "verdict"), "what an outside check cannot have")
+        _need(check["format"] == "none", "an outside check has a format")
+        _need(metric["from"] in ("failures", "exit", "verdict"), "the metric of an outside check")
+        _need(metric["repeat"] == 1, "an outside check is repeated")
+        _need(roles["verifier"], "an outside check has no verifier")
 
 
-def _sandbox(sandbox):
-    _need(sandbox["allowed"], "sandbox.allowed is empty")
-    _need(all(a in BUILT_ADAPTERS for a in sandbox["allowed"]), "an adapter is not built yet")
-    _between(sandbox["disk_bytes"], 1 << 20, 16 << 40, "sandbox.disk_bytes")
-    for key in ("worker_network", "check_network"):
-        network = sandbox[key]
-        if isinstance(network, dict):
-            _need(network["allow"] and all(rule(entry) for entry in network["allow"]), "sandbox.%s is no list of hosts" % key)
-    image = sandbox["image"]
-    _need((image is not None) == any(a in IMAGE_ADAPTERS for a in sandbox["allowed"]),
-          "sandbox.image is there exactly for docker and podman")
-    _need(image is None or re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/:-]*@sha256:[0-9a-f]{64}", image, re.A), "sandbox.image")
-
-
-def _setup(worktree):
-    setup = worktree.get("setup")
-    if setup is None:
-        return
-    _program(setup["command"], "worktree.setup.command")
-    _between(setup["timeout_seconds"], 1, DAY, "worktree.setup.timeout_seconds")
-    _need(worktree["warm"], "worktree.setup has no worktree.warm to fill")
+def _report(table, what):
+    _need((table["report"] is not None) == (table["format"] in names.FILE_FORMATS),
+          "%s.report is there exactly for a format that is a file" % what)
 
 
 def _holdout(holdout):
-    if holdout is None:
-        return
-    _program(holdout["command"], "holdout.command")
-    _between(holdout["timeout_seconds"], 1, DAY, "holdout.timeout_seconds")
-    _need((holdout["report"] is not None) == (holdout["format"] in FILE_FORMATS),
-          "holdout.report is there exactly for a format that is a file")
-    _need(holdout["folder"][:1] in ("/", "~"), "holdout.folder is not absolute")
+    _command(holdout["command"], "holdout.command")
+    _need(holdout["folder"].startswith(("/", "~")), "holdout.folder")
+    _between(holdout["timeout_seconds"], 1, 86400, "holdout.timeout_seconds")
+    _report(holdout, "holdout")
 
 
 def _metric(metric, check):
-    _length(metric["name"], 64, "metric.name")
-    _need(metric["name"].strip(WHITE), "metric.name is empty")
-    _need(metric["min_improvement"] >= 0, "metric.min_improvement is negative")
+    _length(metric["name"], 1, 64, "metric.name")
+    _need(metric["name"].strip(WHITE), "metric.name is white space")
+    _need(metric["min_improvement"] >= 0, "metric.min_improvement is out of range")
     _between(metric["repeat"], 1, 100, "metric.repeat")
-    for key, source in (("pattern", "regex"), ("pointer", "json")):
+    for key, source, low in (("pattern", "regex", 1), ("pointer", "json", 0)):
         _need((metric[key] is not None) == (metric["from"] == source), "metric.%s is there exactly for %s" % (key, source))
-    _length(metric["pattern"], 1000, "metric.pattern")
-    _length(metric["pointer"] or None, 1000, "metric.pointer")
-    _need(metric["pointer"] is None or re.fullmatch(r"(/([^~/]|~[01])*)*", metric["pointer"], re.S), "metric.pointer")
+        _length(metric[key], low, 1000, "metric." + key)
+    _need(metric["pointer"] is None or re.fullmatch(r"(?s)(/([^~/]|~[01])*)*", metric["pointer"]), "metric.pointer")
+    if metric["pattern"] is not None:
+        try:
+            regexes.compiled(metric["pattern"])
+        except regexes.Unchecked:
+            pass  # told where it is used
     if metric["from"] == "failures":
-        _need(check["format"] != "none" or check["external"], "failures need tests")
+        _need(check["format"] != "none" or check["external"], "failures need a check.format")
         _need(metric["direction"] == "minimize", "failures are minimized")
         _need(metric["target"] >= 0 and metric["target"] == int(metric["target"]), "failures need a whole target")
 
 
 def _limits(limits):
-    for key, low, high in (("iterations", 1, 100), ("tokens", 1, 10 ** 12), ("duration_seconds", 1, DAY),
+    for key, low, high in (("iterations", 1, 100), ("tokens", 1, 10 ** 12), ("duration_seconds", 1, 86400),
                            ("no_progress", 1, 20), ("regression_limit", 1, 20), ("oscillation_limit", 1, 20),
                            ("cost_sigma", 0.1, 100), ("unread_diffs", 1, 100), ("evidence_kib", 1, 4096)):
         _between(limits[key], low, high, "limits." + key)
-    _between(micro(limits["cost_usd"]), 1, DOLLARS, "limits.cost_usd")
+    _between(micro(limits["cost_usd"]), 1, 10000 * 10 ** 6, "limits.cost_usd")
+
+
+def _sandbox(sandbox):
+    allowed = sandbox["allowed"]
+    _need(allowed, "sandbox.allowed is empty")
+    _need(all(adapter in names.ADAPTERS_BUILT for adapter in allowed), "an adapter is not built yet")
+    needs = any(adapter in names.IMAGE_ADAPTERS for adapter in allowed)
+    _need((sandbox["image"] is not None) == needs, "sandbox.image is there exactly for docker and podman")
+    _need(not needs or re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._/:-]*@sha256:[0-9a-f]{64}", sandbox["image"]), "sandbox.image is not pinned")
+    _between(sandbox["disk_bytes"], 2 ** 20, 2 ** 44, "sandbox.disk_bytes")
+    for key in ("worker_network", "check_network"):
+        if isinstance(sandbox[key], dict):
+            _need(sandbox[key]["allow"], "sandbox.%s lists nothing" % key)
+            for entry in sandbox[key]["allow"]:
+                hosts.split(entry)
 
 
 def _lasting(lasting, roles):
     for role in ("approver", "reviewer"):
-        _need(set(roles[role]) - set(roles["runner"]), "lasting_code has no %s other than its runner" % role)
+        _need(any(who not in roles["runner"] for who in roles[role]), "there is no %s who is no runner" % role)
     for key in ("invariant_boundaries", "machine_independence_requirements"):
-        names = [entry["name"] for entry in lasting[key]]
-        _need(names and len(set(names)) == len(names), "lasting.%s is empty or names one twice" % key)
-        _need(all(name.strip(WHITE) and len(name) <= 200 for name in names), "lasting.%s: a name" % key)
+        told = [entry["name"] for entry in lasting[key]]
+        _need(told and len(set(told)) == len(told) and all(1 <= len(n) <= 200 and n.strip(WHITE) for n in told),
+              "lasting." + key)
         for entry in lasting[key]:
-            command = entry["command"]
-            _program({"shell": command} if isinstance(command, str) else {"exec": command}, "lasting." + key)
+            _command(entry["command"], "lasting." + key)
     _need(lasting["required_review_personas"], "lasting.required_review_personas is empty")
-    for key, number in lasting["complexity_budget"].items():
-        _between(number, 0, 1000000, "lasting.complexity_budget." + key)
+    for key, value in lasting["complexity_budget"].items():
+        _between(value, 0, 1000000, "lasting.complexity_budget." + key)
     _between(lasting["local_defense_limit"], 1, 20, "lasting.local_defense_limit")
     _need(lasting["human_promotion_required"], "lasting.human_promotion_required is not true")

@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the parsers of reports share (report-formats.md: Common to all; Lines, numbers and JSON)."""
+"""What the report formats have in common (report-formats.md: the beginning; Lines, numbers and JSON)."""
 import json
 import re
 
-from canonical import Bad, Float, byte_order
+from canonical import U64, Bad, Float, byte_order
 
 MAXIMUM, ALL_IDS = 16 * 1024 * 1024, 64 * 1024 * 1024
 PASSED, SKIPPED, FAILED = 0, 1, 2
 ESCAPE = re.compile(r"\x1b(?:\[[^@-~]*[@-~]?|\][^\x07\x1b]*[\x07\x1b]?|[ -/]+.?|.?)", re.S)
-U64 = 2 ** 64 - 1
 
 
 class Tests:
@@ -32,30 +31,27 @@ class Tests:
                 "skipped": self.of(SKIPPED), "partial": self.partial}
 
 
-class Ordinals:
-    """Tests of one name in one place: the second is called `name #2`."""
-
-    def __init__(self):
-        self.seen = {}
-
-    def distinct(self, name):
-        number = self.seen[name] = self.seen.get(name, 0) + 1
-        return name if number == 1 else "%s #%d" % (name, number)
-
-
 def number(text):
-    """One or more ASCII digits that fit in 64 bits, or None."""
+    """One or more ASCII digits that fit in 64 bits."""
     if re.fullmatch(r"[0-9]+", text) and len(text.lstrip("0")) <= 20 and int(text) <= U64:
         return int(text)
     return None
 
 
-def plain_lines(data):
-    """The lines of a text, without carriage returns at their ends and terminal escapes."""
+def numbered(name, seen):
+    """The first keeps its name, then `name #2`, `name #3`, ..."""
+    seen[name] = seen.get(name, 0) + 1
+    return name if seen[name] == 1 else "%s #%d" % (name, seen[name])
+
+
+def text_lines(data):
+    """Lines as text: U+FFFD for what is no UTF-8, without a carriage return and terminal escapes."""
     for raw in data.split(b"\n"):
         raw = raw[:-1] if raw.endswith(b"\r") else raw
         yield ESCAPE.sub("", raw.decode("utf-8", "replace"))
 
+
+# --- JSON -------------------------------------------------------------------------------------------
 
 def _pairs(pairs):
     out = dict(pairs)
@@ -72,8 +68,8 @@ def _float(text):
 
 
 def _integer(text):
-    if abs(int(text)) > 2 ** 1023:
-        _float(text)
+    if len(text) > 300:
+        return _float(text)
     return int(text) if text != "-0" else Float("-0.0")
 
 
@@ -90,7 +86,7 @@ def _depth(value, left=64):
 
 
 def read_json(data):
-    """RFC 8259 with what this page says of it (report-formats.md: JSON)."""
+    """RFC 8259 with what the page says of it."""
     try:
         text = data.decode("utf-8")
         value = json.loads(text, object_pairs_hook=_pairs, parse_float=_float, parse_int=_integer,
@@ -104,5 +100,5 @@ def read_json(data):
 
 
 def is_count(value):
-    """A whole number from 0 on."""
-    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= U64
+    """A JSON number without sign, fraction and exponent."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
