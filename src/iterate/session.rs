@@ -109,6 +109,7 @@ impl<'a> Session<'a> {
     /// sandbox and closes what a dead runner left open.
     pub fn open(opening: Opening<'a>) -> Result<Self> {
         let Opening { repo, host, trust, author, id, interrupt, say, warn, keep_open } = opening;
+        sandbox::get_ready();
         let lock = LoopLock::acquire(repo.common_dir(), &id, At::now().timestamp())?;
         let waypoint = WaypointFile::new(&Places::folder(repo, host)?, &id, trust);
         let chain = continued_chain(repo, &id, trust, &waypoint)?;

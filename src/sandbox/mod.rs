@@ -652,6 +652,12 @@ pub fn probe(adapter: Adapter, network: Network) -> Result<(), SandboxError> {
     start(&command, &program_of(&command)?, &policy, &AtomicBool::new(false)).map(drop)
 }
 
+/// To be called where commands will be run soon: begins what the first of them would wait for.
+pub fn get_ready() {
+    #[cfg(target_os = "linux")]
+    root::look_ahead();
+}
+
 /// Whether every command of this adapter sees a root with nothing on it but what was granted: one in this process had it, and without it
 /// none is run from then on.
 pub fn has_private_root(adapter: Adapter) -> bool {

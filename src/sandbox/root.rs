@@ -176,19 +176,33 @@ impl Grants {
     /// A plain user is kept out of them by the kernel. Root without capabilities still owns them, so for root they are hidden:
     /// password hashes and host keys are nothing a check needs.
     pub(super) fn secrets(&self) -> Vec<Secret> {
-        static SECRETS: OnceLock<Vec<Secret>> = OnceLock::new();
         if !super::process::is_root() {
             return Vec::new();
         }
-        let all = SECRETS.get_or_init(|| {
-            let mut found = Vec::new();
-            unreadable(Path::new("/etc"), &mut found);
-            found
-        });
+        let all = all_secrets();
         let asked =
             |path: &Path| self.asked.iter().any(|real| real != Path::new("/etc") && real.starts_with(path));
         let under_etc = self.paths.get(Path::new("/etc")) == Some(&false);
         all.iter().filter(|secret| under_etc && !asked(&secret.path)).cloned().collect()
+    }
+}
+
+/// What [`Grants::secrets`] chooses from, looked for once.
+fn all_secrets() -> &'static [Secret] {
+    static SECRETS: OnceLock<Vec<Secret>> = OnceLock::new();
+    SECRETS.get_or_init(|| {
+        let mut found = Vec::new();
+        unreadable(Path::new("/etc"), &mut found);
+        found
+    })
+}
+
+/// Begins to look at `/etc`, of which every file is looked at, while the caller does something else: a process that runs one command
+/// would wait for it longer than for the command.
+pub(super) fn look_ahead() {
+    if super::process::is_root() {
+        // Where no thread can be had, whoever needs it looks.
+        let _ = std::thread::Builder::new().spawn(all_secrets);
     }
 }
 
