@@ -590,3 +590,34 @@ fn a_revoked_key_is_not_trusted_and_a_missing_revocation_file_fails() {
     std::fs::remove_file(&revoked).unwrap();
     env.git_loop(&["verify", "fix"]).expect_code(30);
 }
+
+#[cfg(target_os = "linux")]
+#[test]
+fn how_many_processors_a_check_had_is_what_the_contract_says() {
+    if !tool("ssh-keygen") {
+        return;
+    }
+    let env = TestEnv::new();
+    numbers(&env, HONEST, "");
+    let toml = std::fs::read_to_string(env.repo().join("loop.toml")).unwrap();
+    let at = toml.rfind("timeout = \"60s\"").unwrap();
+    env.write("loop.toml", format!("{}cpus = 1\n{}", &toml[..at], &toml[at..]));
+    env.git_loop(&["run", "fix"]).expect_code(10);
+    env.git_loop(&["verify", "fix"]).expect_code(0);
+    let records = env.git(&["rev-list", "--first-parent", "--reverse", "refs/loops/fix/ledger"]);
+    let records: Vec<&str> = records.lines().collect();
+    for (at, pointer) in [(1, "/body/sandbox/check/cpus"), (3, "/body/receipt/sandbox/check/cpus")] {
+        let base = Forge::read(&env, records[at]);
+        assert_eq!(base.json("record.json").pointer(pointer), Some(&json!(1)));
+        refused(&env, "more of them", &base.clone().record(pointer, json!(2)).commit(&env), "");
+        let (sandbox, key) = pointer.rsplit_once('/').unwrap();
+        let mut told = base.json("record.json").pointer(sandbox).unwrap().clone();
+        told.as_object_mut().unwrap().remove(key);
+        refused(&env, "none told", &base.clone().record(sandbox, told).commit(&env), "");
+    }
+    let worker = "/body/receipt/sandbox/worker";
+    let base = Forge::read(&env, records[3]);
+    let mut told = base.json("record.json").pointer(worker).unwrap().clone();
+    told.as_object_mut().unwrap().insert("cpus".to_owned(), json!(1));
+    refused(&env, "a worker is not held", &base.record(worker, told).commit(&env), "");
+}

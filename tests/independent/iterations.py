@@ -25,12 +25,13 @@ def same_command(told, wanted):
         re.split(r"[/\\]", told[0])[-1] == re.split(r"[/\\]", wanted[0])[-1]
 
 
-def sandbox_fits(terms, told, network):
-    """A sandbox that there is fits the contract."""
+def sandbox_fits(terms, told, network, cpus=None):
+    """A sandbox that there is fits the contract; `cpus` is how many processors the contract holds it to, or None."""
     need(told["adapter"] in terms["sandbox"]["allowed"], "an adapter that the contract does not allow")
     need(told["network"] != "host" or network == "host", "the host's network where the contract does not say so")
     need(told["network"] != "allow-namespace" or network != "none", "a list of hosts where the contract says none")
     need(told["adapter"] == "none" or told["filesystem"], "the file system is not closed")
+    need(told.get("cpus") == cpus, "cpus is %r, the contract says %r" % (told.get("cpus"), cpus))
 
 
 def sandboxes(terms, told, runs):
@@ -40,7 +41,7 @@ def sandboxes(terms, told, runs):
         if told[place] is None:
             need(run is None or run["exit_code"] == 127, "a sandbox is null beside another exit code than 127")
         else:
-            sandbox_fits(terms, told[place], network)
+            sandbox_fits(terms, told[place], network, terms["check"].get("cpus") if place == "check" else None)
         hosts.check_requests(told[place + "_requests"], network, told[place], place + "_requests")
 
 
@@ -56,7 +57,7 @@ def holdout_fits(terms, told):
     """A holdout that was run fits the contract, and its verdict follows."""
     holdout = terms["holdout"]
     need(same_command(told["run"]["command"], holdout["command"]), "the holdout's command is another")
-    sandbox_fits(terms, told["sandbox"], terms["sandbox"]["check_network"])
+    sandbox_fits(terms, told["sandbox"], terms["sandbox"]["check_network"], terms["check"].get("cpus"))
     checks.check_holdout(holdout, told)
 
 

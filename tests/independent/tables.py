@@ -50,7 +50,7 @@ class Tables:
             ("adapter", enum(*names.RECEIPT_ADAPTERS)), ("filesystem", boolean), ("private_root", boolean),
             ("network", enum(*names.NETWORKS)), ("unix_sockets", enum(*names.UNIX_SOCKETS)),
             ("capabilities_dropped", boolean), ("process_tree", enum(*names.PROCESS_TREES)),
-            ("landlock_abi", opt(integer(U32)))])
+            ("landlock_abi", opt(integer(U32))), ("cpus", Absent(integer(U32)))])
         request = obj([("host", string), ("port", integer(U16)), ("allowed", boolean),
                        ("why", opt(enum(*names.REQUEST_PROBLEMS))), ("sent", integer()), ("received", integer())])
         requests = opt(obj([("requests", array(request)), ("more", integer())]))
@@ -157,7 +157,8 @@ class Tables:
         report_format = enum(*names.FORMATS)
         check = obj([("command", command), ("format", report_format), ("report", opt(string)),
                      ("timeout_seconds", integer()), ("idle_timeout_seconds", opt(integer())),
-                     ("success_exit_code", integer(U8)), ("env", mapping(string)), ("external", boolean)])
+                     ("success_exit_code", integer(U8)), ("env", mapping(string)), ("external", boolean),
+                     ("cpus", Absent(integer(U32)))])
         holdout = obj([("command", command), ("folder", string), ("tree", self.oid), ("format", report_format),
                        ("report", opt(string)), ("timeout_seconds", integer()), ("success_exit_code", integer(U8))])
         metric = obj([("name", string), ("direction", enum("minimize", "maximize")), ("target", number),
@@ -178,7 +179,8 @@ class Tables:
             ("base", obj([("commit", self.oid), ("tree", self.oid)])),
             ("paths", obj([("mutable", STRINGS), ("check", STRINGS), ("blocked", STRINGS)])),
             ("frozen", obj([("tree", self.oid), ("entries", array(frozen))])), ("worker", worker),
-            ("worktree", obj([("warm", STRINGS), ("setup", Absent(setup)), ("include", Absent(string))])),
+            ("worktree", obj([("warm", STRINGS), ("setup", Absent(setup)), ("include", Absent(string)),
+                              ("sparse", Absent(STRINGS))])),
             ("check", check), ("holdout", Absent(holdout)), ("metric", metric), ("limits", limits),
             ("guards", obj([("on_violation", enum("halt", "reject"))])), ("sandbox", sandbox),
             ("roles", obj([(role, STRINGS) for role in names.ROLES])),

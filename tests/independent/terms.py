@@ -83,6 +83,8 @@ def _check(check, metric, roles):
     _command(check["command"], "check.command")
     for key in ("timeout_seconds", "idle_timeout_seconds"):
         _between(check[key], 1, 86400, "check." + key)
+    if there(check, "cpus"):
+        _between(check["cpus"], 1, 1024, "check.cpus")
     _report(check, "check")
     if check["external"]:
         _need(check["format"] == "none", "an outside check has a format")
