@@ -168,8 +168,13 @@ pub struct WorktreeTerms {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub include: Option<String>,
     /// Patterns of the files that worktrees hold; absent: all of them.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, deserialize_with = "none_is_empty", skip_serializing_if = "Vec::is_empty")]
     pub sparse: Vec<String>,
+}
+
+/// Takes a null in a field that may be absent for one that is, as where the field is an option.
+fn none_is_empty<'de, D: serde::Deserializer<'de>>(from: D) -> Result<Vec<String>, D::Error> {
+    Ok(Option::deserialize(from)?.unwrap_or_default())
 }
 
 /// What fills the warm folders, once, from the base.

@@ -173,7 +173,8 @@ class _Libtest:
         line = None
         if name.endswith(" - should panic"):
             name = name[:-15]
-        name = re.sub(r"( \(line [0-9]+\)) - compile(?: fail)?$", r"\1", name)
+        else:  # at most one of the three is dropped: each is looked for at the end of what is printed
+            name = re.sub(r"( \(line [0-9]+\)) - compile(?: fail)?$", r"\1", name)
         match = re.fullmatch(r"(.*) \(line ([0-9]+)\)", name, re.S)
         if match:
             name, line = match.group(1), int(match.group(2))

@@ -202,5 +202,6 @@ ALL = Tables()
 
 
 def known(kind, value):
-    """A value of a table without the fields that the table does not have."""
-    return {key: value[key] for key in kind.fields if key in value}
+    """A value of a table without the fields that the table does not have, and without nulls that mean absence."""
+    return {key: value[key] for key, of in kind.fields.items()
+            if key in value and not (isinstance(of, Absent) and value[key] is None)}

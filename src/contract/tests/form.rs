@@ -1,5 +1,6 @@
 //! Faults of form: syntax, unknown keys, wrong types, ranges, missing keys.
 
+use crate::contract::frozen::WorktreeTerms;
 use insta::assert_snapshot;
 
 use super::{bad, told};
@@ -547,4 +548,12 @@ fn faults_in_every_table_at_once() {
        |               ^^
        = use 1..=20
     "#);
+}
+
+#[test]
+fn a_null_is_read_as_absent_where_a_term_may_be() {
+    let absent: WorktreeTerms = serde_json::from_str(r#"{"warm": []}"#).unwrap();
+    let nulls = r#"{"warm": [], "setup": null, "include": null, "sparse": null}"#;
+    assert_eq!(serde_json::from_str::<WorktreeTerms>(nulls).unwrap(), absent);
+    assert_eq!(serde_json::to_string(&absent).unwrap(), r#"{"warm":[]}"#);
 }
