@@ -2,7 +2,7 @@
 //! transaction that moves the refs to them waits.
 
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use gix::ObjectId;
 use gix::bstr::{BStr, BString};
@@ -19,6 +19,8 @@ use crate::sign::parse_signed;
 const NAME: &str = "git-loop";
 /// Its address.
 const EMAIL: &str = "git-loop@git-loop.invalid";
+/// How many commits are looked at before two histories are walked to where they part.
+const NEAR: usize = 64;
 
 impl Repo {
     /// Writes a blob.
@@ -55,13 +57,33 @@ impl Repo {
 
     /// Whether `descendant` is `ancestor` or comes after it.
     pub fn is_ancestor(&self, ancestor: ObjectId, descendant: ObjectId) -> Result<bool, ObjectError> {
-        if ancestor == descendant {
+        if self.is_near_ancestor(ancestor, descendant) {
             return Ok(true);
         }
         match self.gix().merge_base(ancestor, descendant) {
             Ok(base) => Ok(base.is_some_and(|base| base.detach() == ancestor)),
             Err(error) => Err(ObjectError::Corrupt { id: descendant, problem: error.to_string() }),
         }
+    }
+
+    /// Whether `ancestor` is found among the first [`NEAR`] commits from `descendant` back. A merge base walks both histories for as
+    /// long as their dates are the same, which those of a fast loop are; nearly every question here is one of a few commits.
+    fn is_near_ancestor(&self, ancestor: ObjectId, descendant: ObjectId) -> bool {
+        let mut seen = HashSet::from([descendant]);
+        let mut next = VecDeque::from([descendant]);
+        while let Some(id) = next.pop_front() {
+            if id == ancestor {
+                return true;
+            }
+            // What cannot be read here is the other walk's to report.
+            let Ok(raw) = self.read_kind(id, Kind::Commit) else { return false };
+            for parent in gix::objs::CommitRefIter::from_bytes(&raw, self.hash_kind()).parent_ids() {
+                if seen.len() < NEAR && seen.insert(parent) {
+                    next.push_back(parent);
+                }
+            }
+        }
+        false
     }
 
     /// The content of the file at `path` in the tree of `commit`; `None` if there is none.
@@ -155,5 +177,61 @@ pub fn signature(at: At) -> Signature {
 impl From<Option<Oid>> for Expect {
     fn from(found: Option<Oid>) -> Self {
         Self::just(found.map(|id| id.0))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::git::testing::TestRepo;
+
+    /// A commit of the base's tree on these parents, all of the same second, as those of a fast loop are.
+    fn commit(repo: &Repo, parents: &[ObjectId], message: &str) -> ObjectId {
+        let tree = repo.write_files(&[]).unwrap();
+        let mut text = format!("tree {tree}\n");
+        for parent in parents {
+            text.push_str(&format!("parent {parent}\n"));
+        }
+        text.push_str("author A <a@example.org> 1700000000 +0000\n");
+        text.push_str(&format!("committer A <a@example.org> 1700000000 +0000\n\n{message}\n"));
+        repo.write_commit(text.as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn an_ancestor_is_found_near_and_far_and_nothing_else_is_one() {
+        let place = TestRepo::new();
+        let repo = place.open();
+        let mut line = vec![commit(&repo, &[], "root")];
+        for number in 1..NEAR * 3 {
+            line.push(commit(&repo, &[line[number - 1]], &number.to_string()));
+        }
+        let tip = *line.last().unwrap();
+        for ancestor in &line {
+            assert!(repo.is_ancestor(*ancestor, tip).unwrap());
+        }
+        assert!(!repo.is_ancestor(tip, line[line.len() - 2]).unwrap());
+        let side = commit(&repo, &[line[NEAR]], "side");
+        let stranger = commit(&repo, &[], "stranger");
+        assert!(!repo.is_ancestor(side, tip).unwrap());
+        assert!(!repo.is_ancestor(tip, side).unwrap());
+        assert!(!repo.is_ancestor(stranger, tip).unwrap());
+        let merge = commit(&repo, &[tip, side, stranger], "merge");
+        for ancestor in [line[0], tip, side, stranger, merge] {
+            assert!(repo.is_ancestor(ancestor, merge).unwrap());
+        }
+    }
+
+    #[test]
+    fn a_missing_commit_is_said() {
+        let place = TestRepo::new();
+        let repo = place.open();
+        let missing = ObjectId::from_hex(b"1234567890123456789012345678901234567890").unwrap();
+        let root = commit(&repo, &[], "root");
+        let child = commit(&repo, &[missing], "its parent is not here");
+        assert!(repo.is_ancestor(root, missing).is_err());
+        // As in a shallow clone: what is beyond the end of a history cannot be told to be in it.
+        assert!(!repo.is_ancestor(root, child).unwrap());
+        // The id that a commit names is an ancestor, whether or not anybody has it.
+        assert!(repo.is_ancestor(missing, child).unwrap());
     }
 }
