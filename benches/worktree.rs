@@ -43,7 +43,8 @@ fn git(dir: &Path, args: &[&str]) -> String {
         .current_dir(dir)
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .env("GIT_CONFIG_NOSYSTEM", "1")
-        .args(["-c", "user.name=Bench", "-c", "user.email=bench@example.org"])
+        // A collection that git starts by itself would meet the one that is asked for.
+        .args(["-c", "user.name=Bench", "-c", "user.email=bench@example.org", "-c", "gc.auto=0"])
         .args(args)
         .output()
         .expect("git runs");

@@ -183,6 +183,8 @@ impl From<Option<Oid>> for Expect {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fmt::Write as _;
+
     use crate::git::testing::TestRepo;
 
     /// A commit of the base's tree on these parents, all of the same second, as those of a fast loop are.
@@ -190,10 +192,10 @@ mod tests {
         let tree = repo.write_files(&[]).unwrap();
         let mut text = format!("tree {tree}\n");
         for parent in parents {
-            text.push_str(&format!("parent {parent}\n"));
+            writeln!(text, "parent {parent}").unwrap();
         }
         text.push_str("author A <a@example.org> 1700000000 +0000\n");
-        text.push_str(&format!("committer A <a@example.org> 1700000000 +0000\n\n{message}\n"));
+        write!(text, "committer A <a@example.org> 1700000000 +0000\n\n{message}\n").unwrap();
         repo.write_commit(text.as_bytes()).unwrap()
     }
 
