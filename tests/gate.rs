@@ -462,3 +462,56 @@ fn a_ledger_that_was_moved_back_or_away_hides_nothing() {
     refused(env.try_git(&["push", "origin", &format!("{}:refs/heads/leak", squash.trim())]));
     env.git(&["push", "--quiet", "origin", "main:refs/heads/other"]);
 }
+
+#[test]
+fn what_a_promoter_released_may_leave() {
+    let (env, remote) = converged();
+    let (ann, lead) = (env.key("ann"), env.key("lead"));
+    let (ann, lead) = (ann.to_str().unwrap(), lead.to_str().unwrap());
+    let head = "refs/loops/keep/head:refs/heads/new";
+    let release = |key: &str| env.git_loop(&["release", "keep", "--reason", "Superseded", "--key", key]);
+
+    // What may still be approved is not dead, and only its reviewer can end it.
+    release(ann).expect_code(1).expect_stderr("awaits its review");
+    env.git_loop(&["review", "keep", "--reject", "--key", ann]).expect_code(16);
+    refused(env.try_git(&["push", "origin", head]));
+    env.git_loop(&["release", "keep", "--reason", " \t", "--key", ann]).expect_code(129);
+    env.git_loop(&["release", "keep", "--reason", "Mine"]).expect_code(1).expect_stderr("not a promoter");
+    let json = env.git_loop(&["release", "keep", "--reason", "Superseded", "--key", lead, "--json"]);
+    assert_eq!(json.expect_code(0).json()["status"], "stopped");
+    env.git_loop(&["verify", "keep"]).expect_code(0);
+    release(ann).expect_code(1).expect_stderr("released already");
+    env.git_loop(&["finding", "keep", "add", "--severity", "warn", "--message", "x", "--key", ann])
+        .expect_code(1)
+        .expect_stderr("is released");
+    let status = env.git_loop(&["status", "keep"]).expect_code(0);
+    assert!(
+        status.stdout.contains("released    by lead@example.org (record 6): Superseded"),
+        "{}",
+        status.stdout
+    );
+    let log = env.git_loop(&["log", "keep"]).expect_code(0);
+    assert!(log.stdout.contains("release: Superseded by lead@example.org"), "{}", log.stdout);
+
+    // Its own gate and that of a server, which has only what is pushed, let it pass.
+    env.git_in(&remote, &["config", "loop.allowedSigners", env.trust_file().to_str().unwrap()]);
+    env.git_loop_in(&remote, &["hooks", "install", "--server"]).expect_code(0);
+    env.git(&["push", "--quiet", "origin", head, "refs/loops/keep/ledger"]);
+}
+
+#[test]
+fn a_loop_that_was_released_does_not_go_on() {
+    let (env, _) = converged();
+    let ann = env.key("ann");
+    let ann = ann.to_str().unwrap();
+    env.git_loop(&["start", "again", "--key", env.key("lead").to_str().unwrap()]).expect_code(0);
+    env.git_loop(&["release", "again", "--reason", "x", "--key", ann])
+        .expect_code(1)
+        .expect_stderr("has not halted");
+    env.git_loop(&["stop", "again", "--key", ann]).expect_code(0);
+    env.git_loop(&["release", "again", "--reason", "Given up", "--key", ann]).expect_code(0);
+    let tip = env.git(&["rev-parse", "refs/loops/again/ledger"]);
+    env.git_loop(&["run", "again", "--resume"]).expect_code(11);
+    assert_eq!(env.git(&["rev-parse", "refs/loops/again/ledger"]), tip);
+    env.git_loop(&["verify", "again"]).expect_code(0);
+}

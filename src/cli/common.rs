@@ -413,13 +413,14 @@ pub fn told_findings(repo: &Repo, state: &State, tip: Oid, findings: &[(Oid, Rec
 /// What a person decided, and in which words.
 pub fn said(record: &Record) -> Option<String> {
     let (what, message) = match &record.body {
-        Body::Review(body) if body.verdict == ReviewVerdict::Approve => ("approved", &body.comment),
-        Body::Review(body) => ("rejected", &body.comment),
-        Body::Halt(body) if body.by == HaltedBy::Operator => ("stopped", &body.message),
-        Body::Promotion(_) => ("promoted", &None),
+        Body::Review(body) if body.verdict == ReviewVerdict::Approve => ("approved", body.comment.as_ref()),
+        Body::Review(body) => ("rejected", body.comment.as_ref()),
+        Body::Halt(body) if body.by == HaltedBy::Operator => ("stopped", body.message.as_ref()),
+        Body::Promotion(_) => ("promoted", None),
+        Body::Release(body) => ("released", Some(&body.reason)),
         _ => return None,
     };
     let who = one_line(&record.actor.principal, 80);
-    let message = message.as_ref().map_or_else(String::new, |text| format!(": {}", one_line(text, 200)));
+    let message = message.map_or_else(String::new, |text| format!(": {}", one_line(text, 200)));
     Some(format!("{what:<11} by {who} (record {}){message}", record.seq))
 }

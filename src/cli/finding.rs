@@ -114,6 +114,9 @@ fn append(
         if tip.state.status == crate::ledger::record::Status::Succeeded {
             return Err(Error::refused(format!("loop `{id}` is promoted; no finding is taken any more")));
         }
+        if tip.state.released {
+            return Err(Error::refused(format!("loop `{id}` is released; no finding is taken any more")));
+        }
         let author = author(&signer, trust, &tip.contract, Role::Reviewer)?;
         let body = body(&tip, &findings)?;
         let (action, severity) = (body.action, body.severity);

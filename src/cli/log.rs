@@ -82,7 +82,7 @@ fn tint(paint: Paint, record: &Record, line: &str) -> String {
         },
         Body::Halt(_) => Tone::Bold,
         Body::Review(body) if body.verdict == Verdict::Reject => Tone::Bad,
-        Body::Review(_) | Body::Promotion(_) => Tone::Good,
+        Body::Review(_) | Body::Promotion(_) | Body::Release(_) => Tone::Good,
         Body::Finding(body) => match (body.action, body.severity) {
             (FindingAction::Resolve, _) => Tone::Good,
             (FindingAction::Add, Severity::Block) => Tone::Bad,

@@ -26,6 +26,7 @@ mod measure;
 mod promote;
 mod prune;
 mod record;
+mod release;
 mod renew;
 mod review;
 mod run;
@@ -92,6 +93,7 @@ enum Command {
     Renew(renew::RenewArgs),
     Review(review::ReviewArgs),
     Promote(promote::PromoteArgs),
+    Release(release::ReleaseArgs),
     Finding(finding::FindingArgs),
     Checkpoint(checkpoint::CheckpointArgs),
     Record(record::RecordArgs),
@@ -142,7 +144,6 @@ const PLANNED: &[&str] = &[
     "rollback",
     "context",
     "invocation",
-    "release",
     "land",
     "probe",
     "doctor",
@@ -235,6 +236,7 @@ fn dispatch(context: &Context, command: Command) -> Result<Reply, Error> {
         Command::Diff(args) => diff::run(context, &args),
         Command::Measure(args) => measure::run(context, &args),
         Command::Stop(args) => stop::run(context, &args),
+        Command::Release(args) => release::run(context, &args),
         Command::Renew(args) => renew::run(context, &args),
         Command::Review(args) => review::run(context, &args),
         Command::Promote(args) => promote::run(context, &args),

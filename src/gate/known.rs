@@ -131,9 +131,10 @@ fn content(
         let state = &chain.tip.state;
         let standing = match state.status {
             Status::Succeeded => Standing::Promoted(state.last_green_commit.0),
+            _ if state.released => Standing::Released,
             _ => Standing::Open,
         };
-        if !lasting && standing == Standing::Open {
+        if !lasting && !matches!(standing, Standing::Promoted(_)) {
             return Ok(None);
         }
         let base = chain.contract.base.commit.0;

@@ -139,7 +139,8 @@ impl Refusal {
             ),
             // Promotion of lasting code is not built yet; when it is, it is what unblocks.
             unblock: format!(
-                "leave that commit out of the push; {id} is lasting_code, which this version cannot promote yet"
+                "leave that commit out of the push ({id} is lasting_code, which this version cannot promote yet); if {id} is given \
+                 up, a promoter may free what it made: git loop release {id} --reason TEXT"
             ),
         }
     }

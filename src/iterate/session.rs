@@ -280,6 +280,7 @@ impl<'a> Session<'a> {
 
     pub(super) fn may_resume(&self, options: SessionOptions) -> bool {
         match self.tip.state.halt_reason {
+            _ if self.tip.state.released => false,
             Some(HaltReason::OperatorStopped) => options.resume,
             Some(HaltReason::WorkspaceInvalid) => true,
             Some(HaltReason::HumanRequired) => self.tip.state.blocking_findings() == 0,

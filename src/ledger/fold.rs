@@ -88,6 +88,7 @@ pub fn begin(contract: &Contract) -> State {
         // Who made what a renewal starts from is no independent reviewer of it.
         submitters: contract.renewal.as_ref().map_or_else(Vec::new, |renewal| renewal.submitters.clone()),
         approvals: Vec::new(),
+        released: false,
         findings: contract.renewal.as_ref().map_or_else(Vec::new, |renewal| renewal.findings.clone()),
     }
 }
@@ -246,6 +247,7 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
             if state.phase != Phase::Halted {
                 return Err(out_of_place(kind, "the loop has not halted".to_owned()));
             }
+            expect_unreleased(&state, kind)?;
             expect(kind, "halt", &Some(body.halt), &state.halt)?;
             match state.halt_reason {
                 Some(HaltReason::OperatorStopped | HaltReason::WorkspaceInvalid) => {}
@@ -272,13 +274,7 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
             expect_awaiting_review(&state, kind)?;
             expect(kind, "halt", &Some(body.halt), &state.halt)?;
             expect(kind, "candidate", &body.candidate, &state.last_green_commit)?;
-            let actor = &record.actor;
-            if state.submitters.iter().any(|who| who.principal == actor.principal || who.key == actor.key) {
-                return Err(out_of_place(
-                    kind,
-                    format!("{} ran the loop and cannot review it", record.actor.principal),
-                ));
-            }
+            expect_no_submitter(&state, record, "review it")?;
             match body.verdict {
                 Verdict::Approve => state.approvals.push(Approval {
                     seq: record.seq,
@@ -308,10 +304,23 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
             }
             state.status = Status::Succeeded;
         }
+        Body::Release(body) => {
+            if !is_dead(&state) {
+                return Err(out_of_place(kind, format!("the loop is {}", state.status.as_str())));
+            }
+            expect_unreleased(&state, kind)?;
+            expect(kind, "halt", &Some(body.halt), &state.halt)?;
+            if body.reason.trim().is_empty() {
+                return Err(out_of_place(kind, "it gives no reason".to_owned()));
+            }
+            expect_no_submitter(&state, record, "release it")?;
+            state.released = true;
+        }
         Body::Finding(body) => {
             if state.status == Status::Succeeded {
                 return Err(out_of_place(kind, "the loop is promoted".to_owned()));
             }
+            expect_unreleased(&state, kind)?;
             match body.action {
                 FindingAction::Add => {
                     expect(kind, "finding", &body.finding, &None)?;
@@ -327,23 +336,35 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
                         return Err(out_of_place(kind, "no such finding is open".to_owned()));
                     };
                     expect(kind, "severity", &body.severity, &state.findings[open].severity)?;
-                    let actor = &record.actor;
-                    if state
-                        .submitters
-                        .iter()
-                        .any(|who| who.principal == actor.principal || who.key == actor.key)
-                    {
-                        return Err(out_of_place(
-                            kind,
-                            format!("{} ran the loop and cannot settle a finding on it", actor.principal),
-                        ));
-                    }
+                    expect_no_submitter(&state, record, "settle a finding on it")?;
                     state.findings.remove(open);
                 }
             }
         }
     }
     Ok(state)
+}
+
+/// Whether the content of a loop may be released: it halted and waits for nobody.
+pub fn is_dead(state: &State) -> bool {
+    state.phase == Phase::Halted && matches!(state.status, Status::Stopped | Status::Blocked)
+}
+
+/// Who ran a loop judges nothing about it.
+fn expect_no_submitter(state: &State, record: &Record, what: &str) -> Result<(), FoldError> {
+    let actor = &record.actor;
+    if state.submitters.iter().any(|who| who.principal == actor.principal || who.key == actor.key) {
+        let problem = format!("{} ran the loop and cannot {what}", actor.principal);
+        return Err(out_of_place(record.kind, problem));
+    }
+    Ok(())
+}
+
+fn expect_unreleased(state: &State, kind: Kind) -> Result<(), FoldError> {
+    if state.released {
+        return Err(out_of_place(kind, "the loop is released".to_owned()));
+    }
+    Ok(())
 }
 
 /// The status that a halt reason brings.

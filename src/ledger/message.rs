@@ -68,6 +68,11 @@ pub fn subject(contract: &Contract, record: &Record) -> String {
                 one_line(&record.actor.principal, OBJECTIVE_CHARS)
             )
         }
+        Body::Release(body) => format!(
+            "release: {} by {}",
+            one_line(&body.reason, OBJECTIVE_CHARS),
+            one_line(&record.actor.principal, OBJECTIVE_CHARS)
+        ),
         Body::Finding(body) => {
             let who = one_line(&record.actor.principal, OBJECTIVE_CHARS);
             match body.action {
@@ -95,7 +100,7 @@ pub fn trailers(record: &Record) -> Vec<(&'static str, String)> {
         ("Loop-Seq", record.seq.to_string()),
     ];
     match &record.body {
-        Body::Contract(_) | Body::Baseline(_) | Body::Resume(_) | Body::Finding(_) => {}
+        Body::Contract(_) | Body::Baseline(_) | Body::Resume(_) | Body::Finding(_) | Body::Release(_) => {}
         Body::Checkpoint(body) => list.push(("Loop-Iteration", body.iteration.to_string())),
         Body::Iteration(body) => {
             let receipt = &body.receipt;

@@ -168,6 +168,8 @@ pub enum Body {
     Promotion(PromotionBody),
     /// See [`Kind::Finding`].
     Finding(FindingBody),
+    /// See [`Kind::Release`].
+    Release(ReleaseBody),
 }
 
 /// A file that a record keeps under `evidence/`.
@@ -385,6 +387,15 @@ pub struct PromotionBody {
     pub tip: Oid,
 }
 
+/// The body of a `release` record.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct ReleaseBody {
+    /// The halt record of the loop that goes no further.
+    pub halt: Oid,
+    /// Why its content may leave without a promotion; never empty.
+    pub reason: String,
+}
+
 /// Whether and how a loop is going on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
@@ -514,6 +525,7 @@ impl Record {
             Kind::Review => Known::read(bytes, Body::Review),
             Kind::Promotion => Known::read(bytes, Body::Promotion),
             Kind::Finding => Known::read(bytes, Body::Finding),
+            Kind::Release => Known::read(bytes, Body::Release),
             _ => None,
         }
     }
@@ -555,6 +567,7 @@ impl Body {
             Kind::Review => Self::Review(canonical::from_value(value)?),
             Kind::Promotion => Self::Promotion(canonical::from_value(value)?),
             Kind::Finding => Self::Finding(canonical::from_value(value)?),
+            Kind::Release => Self::Release(canonical::from_value(value)?),
             other => return Err(RecordError::KindNotBuilt(other.as_str())),
         })
     }
@@ -571,6 +584,7 @@ impl Body {
             Self::Review(_) => Kind::Review,
             Self::Promotion(_) => Kind::Promotion,
             Self::Finding(_) => Kind::Finding,
+            Self::Release(_) => Kind::Release,
         }
     }
 

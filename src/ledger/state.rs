@@ -82,6 +82,14 @@ pub struct State {
     pub approvals: Vec<Approval>,
     /// The findings that are not resolved.
     pub findings: Vec<OpenFinding>,
+    /// Whether a promoter released the content; absent while nobody did.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub released: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// What was measured before any worker ran.

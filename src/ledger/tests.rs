@@ -9,7 +9,8 @@ use super::receipt::{
 };
 use super::record::{
     Actor, BaselineBody, Body, CheckpointBody, FindingAction, FindingBody, HaltBody, HaltedBy, IterationBody,
-    PromotionBody, RECORD_SCHEMA, Record, Remaining, ResumeBody, ReviewBody, Role, Severity, Status, Verdict,
+    PromotionBody, RECORD_SCHEMA, Record, ReleaseBody, Remaining, ResumeBody, ReviewBody, Role, Severity,
+    Status, Verdict,
 };
 use super::state::{Phase, State};
 use crate::at::At;
@@ -31,6 +32,7 @@ enum Next {
     Review { who: bool, approve: bool },
     Promotion,
     Finding { block: bool, resolve: bool },
+    Release { who: bool },
 }
 
 fn any_next() -> impl Strategy<Value = Next> {
@@ -45,6 +47,7 @@ fn any_next() -> impl Strategy<Value = Next> {
         1 => Just(Next::Resume),
         1 => any::<(bool, bool)>().prop_map(|(who, approve)| Next::Review { who, approve }),
         1 => Just(Next::Promotion),
+        1 => any::<bool>().prop_map(|who| Next::Release { who }),
         1 => (prop::bool::weighted(0.3), any::<bool>()).prop_map(|(block, resolve)| Next::Finding { block, resolve }),
     ]
 }
@@ -226,6 +229,9 @@ fn body(contract: &Contract, state: &State, next: &Next, seq: u64, at: At) -> Bo
             candidate_tree: id(3),
             tip: id(seq - 1),
         }),
+        Next::Release { .. } => {
+            Body::Release(ReleaseBody { halt: state.halt.unwrap_or(id(seq - 1)), reason: "why".to_owned() })
+        }
         Next::Finding { block, resolve } => {
             let open = state.findings.first().filter(|_| *resolve);
             Body::Finding(FindingBody {
@@ -242,7 +248,7 @@ fn body(contract: &Contract, state: &State, next: &Next, seq: u64, at: At) -> Bo
 fn record(contract: &Contract, state: &State, next: &Next, seq: u64) -> Record {
     let at = At::from_seconds(1_000_000 + i64::try_from(seq).unwrap_or(0) * 7).expect("a time");
     let body = body(contract, state, next, seq, at);
-    let reviewer = matches!(next, Next::Review { who: true, .. });
+    let reviewer = matches!(next, Next::Review { who: true, .. } | Next::Release { who: true });
     let principal = if reviewer { "a" } else { "r" };
     Record {
         schema: RECORD_SCHEMA.to_owned(),
@@ -275,6 +281,15 @@ proptest! {
             if after.status == Status::Succeeded {
                 prop_assert!(!after.approvals.is_empty());
                 prop_assert_eq!(after.blocking_findings(), 0);
+            }
+            // Only what is dead is released, by somebody else than who ran it, and then it goes no further.
+            if after.released {
+                prop_assert!(matches!(after.status, Status::Stopped | Status::Blocked));
+                if state.released {
+                    prop_assert!(!matches!(record.body, Body::Resume(_) | Body::Finding(_) | Body::Release(_)));
+                } else {
+                    prop_assert!(after.submitters.iter().all(|who| who.principal != record.actor.principal));
+                }
             }
             // The metric of what is accepted never gets worse, and nothing is accepted while a finding blocks.
             if after.counters.accepted > state.counters.accepted {

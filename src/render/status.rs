@@ -66,6 +66,9 @@ fn headline(state: &State) -> String {
 pub fn next_step(contract: &Contract, record: &Record, state: &State) -> String {
     let id = &state.loop_id;
     match (state.status, state.halt_reason) {
+        _ if state.released => format!(
+            "A promoter released its content, which may leave. To go on in another loop: `git loop renew {id} NEW-ID`."
+        ),
         (Status::Active | Status::AwaitingReview, _) | (_, Some(HaltReason::HumanRequired))
             if state.blocking_findings() > 0 =>
         {

@@ -7,6 +7,7 @@ import tables
 from canonical import Bad, seconds, sha256, there
 from counting import counted, has_failing_set, with_set
 from names import EXIT, RESUMABLE, status_of
+from paths import WHITE
 
 
 def need(condition, what):
@@ -61,7 +62,8 @@ def fold(terms, before, record):
     need(kind != "contract", "a second contract")
     state = copy.deepcopy(before)
     {"baseline": _baseline, "checkpoint": _checkpoint, "iteration": _iteration, "halt": _halt, "resume": _resume,
-     "review": _review, "promotion": _promotion, "finding": _finding}[kind](terms, state, record, record["body"])
+     "review": _review, "promotion": _promotion, "finding": _finding,
+     "release": _release}[kind](terms, state, record, record["body"])
     return state
 
 
@@ -168,6 +170,7 @@ def _blocks(state):
 
 def _resume(_terms, state, record, body):
     need(state["phase"] == "halted" and body["halt"] == state["halt"], "nothing to resume")
+    _unreleased(state)
     need(state["halt_reason"] in RESUMABLE, "this halt is not resumed")
     need(state["halt_reason"] != "human_required" or not _blocks(state), "a finding blocks")
     counters = state["counters"]
@@ -204,8 +207,22 @@ def _promotion(terms, state, record, body):
     state["status"] = "succeeded"
 
 
+def _unreleased(state):
+    need("released" not in state, "released already")
+
+
+def _release(_terms, state, record, body):
+    need(state["phase"] == "halted" and state["status"] in ("stopped", "blocked"), "it goes on, or waits for somebody")
+    _unreleased(state)
+    need(body["halt"] == state["halt"], "a release of another halt")
+    need(body["reason"].strip(WHITE), "a release without a reason")
+    _independent(state, record, "release it")
+    state["released"] = True
+
+
 def _finding(_terms, state, record, body):
     need(state["status"] != "succeeded", "promoted already")
+    _unreleased(state)
     if body["action"] == "add":
         need(body["finding"] is None, "a new finding names another")
         state["findings"].append({"record": None, "severity": body["severity"],

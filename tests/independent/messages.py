@@ -71,6 +71,10 @@ def _promotion(value, body, _terms):
         ["Loop-Candidate: " + body["candidate"]]
 
 
+def _release(value, body, _terms):
+    return "release: %s by %s" % (short(body["reason"], 60), short(value["actor"]["principal"], 60)), []
+
+
 def _finding(value, body, _terms):
     who = short(value["actor"]["principal"], 60)
     if body["action"] == "resolve" and body["finding"]:
@@ -79,4 +83,5 @@ def _finding(value, body, _terms):
 
 
 _KINDS = {"contract": _contract, "baseline": _baseline, "checkpoint": _checkpoint, "iteration": _iteration, "halt": _halt,
-          "resume": lambda *_: ("resume: go on", []), "review": _review, "promotion": _promotion, "finding": _finding}
+          "resume": lambda *_: ("resume: go on", []), "review": _review, "promotion": _promotion, "finding": _finding,
+          "release": _release}

@@ -139,6 +139,7 @@ class Tables:
                            ("comment", opt(string)), ("invocation", null)]),
             "promotion": obj([("halt", self.oid), ("reviews", array(self.oid)), ("candidate", self.oid),
                               ("candidate_tree", self.oid), ("tip", self.oid)]),
+            "release": obj([("halt", self.oid), ("reason", string)]),
             "finding": obj([("action", enum("add", "resolve")), ("finding", opt(self.oid)), ("severity", SEVERITY),
                             ("message", string)]),
         }
