@@ -25,6 +25,7 @@ mod interrupt;
 mod isolation;
 mod keys;
 mod kills;
+mod land;
 mod loops;
 #[cfg(feature = "measure")]
 mod measure;

@@ -20,6 +20,7 @@ mod gate;
 mod hook;
 mod hooks;
 mod init;
+mod land;
 mod list;
 mod log;
 mod measure;
@@ -93,6 +94,7 @@ enum Command {
     Renew(renew::RenewArgs),
     Review(review::ReviewArgs),
     Promote(promote::PromoteArgs),
+    Land(land::LandArgs),
     Release(release::ReleaseArgs),
     Finding(finding::FindingArgs),
     Checkpoint(checkpoint::CheckpointArgs),
@@ -144,7 +146,6 @@ const PLANNED: &[&str] = &[
     "rollback",
     "context",
     "invocation",
-    "land",
     "probe",
     "doctor",
     "replay",
@@ -236,6 +237,7 @@ fn dispatch(context: &Context, command: Command) -> Result<Reply, Error> {
         Command::Diff(args) => diff::run(context, &args),
         Command::Measure(args) => measure::run(context, &args),
         Command::Stop(args) => stop::run(context, &args),
+        Command::Land(args) => land::run(context, &args),
         Command::Release(args) => release::run(context, &args),
         Command::Renew(args) => renew::run(context, &args),
         Command::Review(args) => review::run(context, &args),

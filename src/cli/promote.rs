@@ -17,7 +17,7 @@ use crate::render::status::next_step;
 /// Record that a loop which met its target and was approved by somebody else has succeeded.
 ///
 /// The loop must await its review and have an approving one. The key must be a promoter's; reviewer and promoter may be one person.
-/// Nothing is merged: the commit to merge is printed. A loop of class lasting_code cannot be promoted by this version.
+/// Nothing is merged; `git loop land` does that. A loop of class lasting_code cannot be promoted by this version.
 #[derive(Debug, Args)]
 pub struct PromoteArgs {
     /// The loop.
@@ -76,7 +76,10 @@ pub fn run(context: &Context, args: &PromoteArgs) -> Result<Reply> {
     publish(&repo, found.id.refs(), Some(tip.id), &next, Vec::new(), "loop: promotion")?;
     repo.settle()?;
     Ok(Reply::text(format!("promoted {id}: {candidate} may leave\n"))
-        .hint(format!("land it: git merge {}", candidate.short()))
+        .hint(format!(
+            "land it on the branch that is checked out: git loop land {id} (or git merge {})",
+            candidate.short()
+        ))
         .status(next.state.status.as_str())
         .fields(result_fields(&next, proof.ids()))
         .field("record_id", json!(next.id)))

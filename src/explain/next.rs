@@ -60,7 +60,7 @@ pub fn next_commands(situated: &Situated<'_>) -> Vec<String> {
     };
     match verdict {
         Verdict::Done if state.status == Status::Succeeded => {
-            vec![format!("git merge {}", state.last_green_commit)]
+            vec![format!("git loop land {}", state.loop_id)]
         }
         Verdict::Done => vec![other_terms],
         Verdict::RaiseTheLimit => vec![format!("{renew}{}", raised(situated)), why],

@@ -13,9 +13,10 @@
 //! | `notes` | receipts as git notes |
 //! | `short` | short forms of what the rest of the house does all the time |
 //! | `lock` | one runner per loop and machine |
-//! | `command`, `remote` | the only place that starts git, and what it is needed for |
+//! | `command`, `remote`, `branch` | the only place that starts git, and what it is needed for |
 
 pub(crate) mod bounds;
+mod branch;
 mod command;
 mod config;
 mod config_env;
@@ -39,6 +40,7 @@ mod transaction;
 mod tree;
 
 pub use bounds::Bound;
+pub use branch::{BranchError, InUse};
 pub use command::{CommandError, GitCommand, GitOutput, GitProgram, GitVersion, MINIMUM_VERSION};
 pub use config::{Config, ConfigEntry, ConfigError, Overlays, Scope};
 pub use lock::{Holder, LockError, LoopLock, WorktreesLock};

@@ -99,7 +99,7 @@ pub fn next_step(contract: &Contract, record: &Record, state: &State) -> String 
             )
         }
         (Status::Succeeded, _) => {
-            format!("Land it: `git merge {}`.", state.last_green_commit.short())
+            format!("Land it: `git loop land {id}`, or `git merge {}`.", state.last_green_commit.short())
         }
         (_, Some(HaltReason::HumanRequired)) => go_on(contract, None, state),
         (_, Some(HaltReason::OperatorStopped)) => format!("Go on with `git loop run {id} --resume`."),
