@@ -138,7 +138,7 @@ pub fn run(context: &Context, args: &LandArgs) -> Result<Reply> {
             }
         }
     }
-    let text = told(&found.id.to_string(), &short, how, new, args.dry_run);
+    let text = told(found.id.as_str(), &short, how, new, args.dry_run);
     let mut reply = if args.pr {
         context.ui.say(text.trim_end());
         let description = story.markdown(&tip, candidate);
