@@ -163,9 +163,10 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result<Reply> {
 /// Where what steps printed is, and is not recorded.
 fn told(printed: &output::Found) -> Value {
     let path = |path: &Path| path.to_string_lossy().into_owned();
-    let kept = printed.kept.iter().map(
-        |one| json!({ "iteration": one.iteration, "path": path(&one.path), "bytes": one.bytes }),
-    );
+    let kept = printed
+        .kept
+        .iter()
+        .map(|one| json!({ "iteration": one.iteration, "path": path(&one.path), "bytes": one.bytes }));
     let live = printed.live.iter().map(|one| path(one));
     json!({ "live": live.collect::<Vec<_>>(), "kept": kept.collect::<Vec<_>>() })
 }

@@ -98,25 +98,37 @@ impl Session<'_> {
             (&live.stderr, &outcome.stderr, written.stderr),
         ];
         for (path, captured, is_written) in streams {
-            if !is_written && captured.total > 0 {
+            if !is_written && captured.total > 0 && written.problem.is_none() {
                 unwritten.push((path.clone(), self.kept("", captured).content));
             }
         }
-        let mut problem = written.problem.clone();
-        if problem.is_none() && unwritten.iter().map(|(_, text)| text.len()).sum::<usize>() > HELD_BYTES {
-            output.made.set(true);
-            problem = unwritten.drain(..).find_map(|(path, text)| {
-                write_private(&path, &text).err().map(|error| format!("{}: {error}", path.display()))
-            });
+        let held: usize = unwritten.iter().map(|(_, text)| text.len()).sum();
+        drop(unwritten);
+        match &written.problem {
+            Some(problem) => self.cannot_stream(problem),
+            None if held > HELD_BYTES => self.write_held(),
+            None => {}
         }
-        if let Some(problem) = problem {
-            output.broken.set(true);
-            unwritten.clear();
-            (self.say)(&format!(
-                "{}: warning: what steps print cannot be written while they run: {problem}; what is recorded is the same",
-                self.id
-            ));
+    }
+
+    /// Writes what earlier steps printed that were over too soon to have files: before something that may take long and writes none itself.
+    pub(super) fn write_held(&self) {
+        for (path, text) in self.output.unwritten.take() {
+            self.output.made.set(true);
+            if let Err(error) = write_private(&path, &text) {
+                return self.cannot_stream(&format!("{}: {error}", path.display()));
+            }
         }
+    }
+
+    /// Says, once, that nothing more is written while steps run.
+    fn cannot_stream(&self, problem: &str) {
+        self.output.broken.set(true);
+        self.output.unwritten.borrow_mut().clear();
+        (self.say)(&format!(
+            "{}: warning: what steps print cannot be written while they run: {problem}; what is recorded is the same",
+            self.id
+        ));
     }
 
     /// Puts aside what steps of the iteration that is open, of a setup or of a check on the base had printed, and says where. What is there of

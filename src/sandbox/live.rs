@@ -70,6 +70,7 @@ pub fn write_private(path: &Path, bytes: &[u8]) -> io::Result<File> {
 }
 
 /// The file of one stream.
+#[cfg_attr(not(unix), allow(dead_code))]
 #[derive(Default)]
 struct Stream {
     file: Option<File>,
@@ -134,6 +135,7 @@ impl Stream {
 pub const NEW: &str = ".next";
 
 /// Writes the streams of one command.
+#[cfg_attr(not(unix), allow(dead_code))]
 pub(super) struct Writer<'a> {
     plan: &'a Live,
     due: Instant,
