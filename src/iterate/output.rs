@@ -194,8 +194,8 @@ pub struct Found {
 pub struct Kept {
     /// The folder.
     pub path: PathBuf,
-    /// The iteration; none if there was none yet.
-    pub iteration: Option<u32>,
+    /// The iteration; 0 if there was none yet.
+    pub iteration: u32,
     /// What it holds, in bytes.
     pub bytes: u64,
     /// When it was put there.
@@ -211,8 +211,8 @@ impl Kept {
     /// What it is of.
     pub fn what(&self) -> String {
         match self.iteration {
-            Some(number) => format!("iteration {number}"),
-            None => "the setup or the check on the base".to_owned(),
+            0 => "the setup or the check on the base".to_owned(),
+            number => format!("iteration {number}"),
         }
     }
 }
@@ -228,14 +228,14 @@ fn folder_of(open: &OpenCheckpoint) -> String {
     format!("{}-{}", open.iteration, open.environment_id)
 }
 
-/// The iteration of a folder of this name; `None` if it is none of ours.
-fn iteration_of(name: &str) -> Option<Option<u32>> {
+/// The iteration of a folder of this name, 0 of the base; `None` if it is none of ours.
+fn iteration_of(name: &str) -> Option<u32> {
     if name == BASE {
-        return Some(None);
+        return Some(0);
     }
     let (number, environment) = name.split_once('-')?;
     let hex = environment.len() == 16 && environment.bytes().all(|byte| byte.is_ascii_hexdigit());
-    number.parse().ok().filter(|_| hex).map(Some)
+    number.parse().ok().filter(|_| hex)
 }
 
 /// The files of steps in a folder, sorted; those about to take the place of another are among them.
@@ -264,7 +264,7 @@ fn kept_in(folder: &Path) -> Vec<Kept> {
             kept.push(Kept { iteration, bytes: size_of(&path), at: meta.modified().ok(), path });
         }
     }
-    kept.sort_by(|one, other| (one.at, one.iteration).cmp(&(other.at, other.iteration)));
+    kept.sort_by_key(|one| (one.at, one.iteration));
     kept
 }
 
@@ -307,8 +307,8 @@ mod tests {
 
     #[test]
     fn a_name_says_what_it_is_of() {
-        assert_eq!(iteration_of("base"), Some(None));
-        assert_eq!(iteration_of("3-0123456789abcdef"), Some(Some(3)));
+        assert_eq!(iteration_of("base"), Some(0));
+        assert_eq!(iteration_of("3-0123456789abcdef"), Some(3));
         for other in ["3", "3-0123", "x-0123456789abcdef", "worker.log", "3-0123456789abcdeg"] {
             assert_eq!(iteration_of(other), None, "{other}");
         }
@@ -328,7 +328,7 @@ mod tests {
             fs::File::open(folder.join(&name)).unwrap().set_modified(SystemTime::now() - age).unwrap();
             bound(&folder, &[&name]);
         }
-        let numbers: Vec<_> = kept_in(&folder).iter().filter_map(|one| one.iteration).collect();
+        let numbers: Vec<_> = kept_in(&folder).iter().map(|one| one.iteration).collect();
         assert_eq!(numbers, (5..=12).collect::<Vec<_>>());
         // By bytes, too: what is new stays, whatever it takes.
         fs::File::create(folder.join("worker.log")).unwrap().set_len(KEPT_BYTES - 8).unwrap();
