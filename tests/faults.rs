@@ -14,7 +14,7 @@ use crate::support::scenario::{HONEST, numbers};
 use crate::support::{Output, TestEnv, tool};
 
 /// Runs a shell script with mounts of its own, which nobody else sees and which end with it. `None` where that is not allowed.
-fn with_mounts(env: &TestEnv, script: &str) -> Option<Output> {
+pub fn with_mounts(env: &TestEnv, script: &str) -> Option<Output> {
     if !tool("unshare") || !tool("mount") {
         return None;
     }

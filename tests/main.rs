@@ -30,6 +30,8 @@ mod loops;
 #[cfg(feature = "measure")]
 mod measure;
 mod orchestrate;
+#[cfg(unix)]
+mod output;
 mod places;
 mod power;
 mod preflight;

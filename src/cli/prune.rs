@@ -14,7 +14,7 @@ use crate::render::line::{bytes, plural};
 
 /// Remove what runners that have ended left on this machine.
 ///
-/// Containers that still run, worktrees and their registrations, folders of steps, warm folders of loops that are over, locks of refs. Only what git-loop made, and
+/// Containers that still run, worktrees and their registrations, folders of steps, warm folders of loops that are over, locks of refs, what killed steps had printed a week ago. Only what git-loop made, and
 /// only where the process that made it is certainly gone: a loop that is being run loses nothing. Ledgers, candidates and notes are
 /// never touched. The next run of a loop does the same for worktrees and folders.
 #[derive(Debug, Args)]

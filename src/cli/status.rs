@@ -1,7 +1,8 @@
 use std::fmt::Write as _;
+use std::path::Path;
 
 use clap::Args;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::Context;
 use super::common::{Proof, find_or_only, head_warning, result_fields, said, told_findings, verified_with};
@@ -9,13 +10,16 @@ use super::ui::{Reply, Tone};
 use crate::at::At;
 use crate::decide;
 use crate::error::Result;
+use crate::escape::shell_word;
+use crate::git::LoopLock;
 use crate::iterate::advice::{obstacles_in_sight, would_stop};
+use crate::iterate::output;
 use crate::ledger::append::Tip;
 use crate::ledger::message::one_line;
 use crate::ledger::record::{Body, Status};
 use crate::ledger::state::Phase;
 use crate::ledger::trust::TrustRoot;
-use crate::render::line::{plural, span};
+use crate::render::line::{bytes, plural, span};
 use crate::render::status::{is_to_be_run, next_step, spent, why};
 
 /// Show where a loop stands, why, and what to do next.
@@ -111,6 +115,18 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result<Reply> {
             open.iteration, open.environment_id
         );
     }
+    let printed = output::look(repo.common_dir(), &found.id);
+    if !printed.live.is_empty() {
+        let runs = LoopLock::holder(repo.common_dir(), &found.id).is_ok_and(|holder| holder.is_some());
+        let word = if runs { "watch       tail -F" } else { "printed     by a runner that has ended:" };
+        let files: Vec<String> =
+            printed.live.iter().map(|path| shell_word(&path.to_string_lossy())).collect();
+        let _ = writeln!(text, "  {word} {}", files.join(" "));
+    }
+    for kept in printed.kept.iter().rev() {
+        let (what, size, path) = (kept.what(), bytes(kept.bytes), kept.path.display());
+        let _ = writeln!(text, "  printed     by {what}, whose runner was killed ({size}): {path}");
+    }
     if let Some(reason) = state.halt_reason {
         let _ = writeln!(text, "  halted      {reason} (exit {})", reason.exit_code());
     }
@@ -139,8 +155,20 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result<Reply> {
         .fields(result_fields(&tip, proof.ids()))
         .field("phase", json!(state.phase))
         .field("remaining", json!(left))
+        .field("printed", told(&printed))
         .field("findings", json!(findings))
         .field("state", json!(state)))
+}
+
+/// Where what steps printed is, and is not recorded.
+fn told(printed: &output::Found) -> Value {
+    let path = |path: &Path| path.to_string_lossy().into_owned();
+    let kept = printed
+        .kept
+        .iter()
+        .map(|one| json!({ "iteration": one.iteration, "path": path(&one.path), "bytes": one.bytes }));
+    let live = printed.live.iter().map(|one| path(one));
+    json!({ "live": live.collect::<Vec<_>>(), "kept": kept.collect::<Vec<_>>() })
 }
 
 fn number(metric: Option<f64>) -> String {

@@ -172,6 +172,13 @@ impl Session<'_> {
     /// Measures the base and records it. A base that meets the target already halts the loop. False if it was
     /// interrupted; nothing is recorded then.
     pub(super) fn baseline(&mut self) -> Result<bool> {
+        let done = self.record_base();
+        // It is recorded, or told.
+        self.output.forget();
+        done
+    }
+
+    fn record_base(&mut self) -> Result<bool> {
         (self.say)(&format!("{}: baseline: check", self.id));
         let Some(measured) = self.measure_base()? else {
             return Ok(false);

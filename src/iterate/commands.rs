@@ -129,6 +129,7 @@ impl Session<'_> {
         step.command.stdin = context.as_bytes().to_vec();
         step.command.idle = worker.idle_timeout_seconds.map(Duration::from_secs);
         step.command.keep_whole = self.head_tail() * 2;
+        self.stream(&mut step, ["worker.log", "worker.stderr"]);
         let outcome = match self.run_step(&step) {
             Ok(outcome) => outcome,
             Err(error @ (SandboxError::ProgramNotFound { .. } | SandboxError::Exec { .. })) => {
@@ -285,6 +286,9 @@ impl Session<'_> {
         step.command.idle = check.idle_timeout_seconds.map(Duration::from_secs);
         step.command.merge_streams = contract.report_format() == Format::Libtest;
         step.command.keep_whole = MAX_REPORT;
+        let of_what = if environment == BASELINE { BASELINE } else { "check" };
+        let names = ["stdout", "stderr"].map(|end| evidence_name(&format!("{of_what}.{end}"), number));
+        self.stream(&mut step, names.each_ref().map(String::as_str));
         let outcome = match self.run_step(&step) {
             Ok(outcome) => outcome,
             // Before the first worker it is the machine or the contract that is at fault, and nobody should pay for it.

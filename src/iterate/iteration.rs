@@ -467,6 +467,7 @@ impl Session<'_> {
         self.publish(&tip, moves, &why)?;
         self.tip = tip;
         self.forget_journal(&draft.environment_id);
+        self.output.forget();
         Ok(record)
     }
 

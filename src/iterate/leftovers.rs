@@ -7,6 +7,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use super::output::{self, OUTPUT};
 use super::places::{NOTE, SCRATCH, is_environment};
 use crate::at::At;
 use crate::error::{Error, Result, ResultExt};
@@ -19,7 +20,7 @@ use crate::worktree::{self, NAME_PREFIX};
 /// One thing that was left.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Leftover {
-    /// `container`, `worktree`, `folder`, `warm`, `checkout`, `waypoint`, `lock` or `journal`.
+    /// `container`, `worktree`, `folder`, `warm`, `checkout`, `waypoint`, `lock`, `journal` or `output`.
     pub kind: &'static str,
     /// Its name: of a worktree as git lists it, else of the file or folder.
     pub name: String,
@@ -128,7 +129,7 @@ fn end_noted(_note: &Path) -> std::result::Result<(), String> {
 }
 
 /// Sweeps everything: besides [`sweep_worktrees`] warm and included files of loops that are over or not here, checkouts of bases
-/// that nobody uses, locks of refs, tokens of locks, and
+/// that nobody uses, locks of refs, tokens of locks, what killed steps had printed once that is old, and
 /// the cost journals of loops that are not here.
 pub fn sweep(repo: &Repo, worktrees: &Path, trust: &TrustRoot, dry_run: bool) -> Result<Swept> {
     let how = Sweep { mine: None, dry_run, measure: true };
@@ -161,10 +162,11 @@ pub fn sweep(repo: &Repo, worktrees: &Path, trust: &TrustRoot, dry_run: bool) ->
     for folder in names(&loops)? {
         let Ok(id) = folder.parse::<LoopId>() else { continue };
         let place = loops.join(&folder);
+        let is_gone = matches!(repo.read_ref(id.refs().ledger().as_ref()), Ok(None));
+        sweep_output(repo, &id, is_gone, how, &mut swept);
         for name in names(&place)? {
             // A loop that is here forgets its own when it goes on.
-            let noted = is_journal(&name);
-            if noted && matches!(repo.read_ref(id.refs().ledger().as_ref()), Ok(None)) {
+            if is_gone && is_journal(&name) {
                 with_lock(repo, &id, how, &name, &mut swept, |swept| {
                     remove("journal", &place, &name, how, swept);
                 });
@@ -172,6 +174,35 @@ pub fn sweep(repo: &Repo, worktrees: &Path, trust: &TrustRoot, dry_run: bool) ->
         }
     }
     Ok(swept)
+}
+
+/// How long it is kept what a killed step had printed.
+pub const OUTPUT_AGE: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+/// Removes what steps of killed runners had printed: what is old, and all of a loop that is not here. What may still be read is listed.
+fn sweep_output(repo: &Repo, id: &LoopId, is_gone: bool, how: Sweep<'_>, swept: &mut Swept) {
+    let loops = repo.common_dir().join("loops");
+    let named = |name: String| format!("{id}/{OUTPUT}/{name}");
+    let found = output::look(repo.common_dir(), id);
+    for kept in found.kept {
+        let name = named(kept.name());
+        let is_old = kept.at.is_some_and(|at| at.elapsed().is_ok_and(|age| age > OUTPUT_AGE));
+        if is_gone || is_old {
+            with_lock(repo, id, how, &name, swept, |swept| remove("output", &loops, &name, how, swept));
+        } else {
+            let why = format!(
+                "what {} of loop {id} had printed when its runner ended; it goes after {} days",
+                kept.what(),
+                OUTPUT_AGE.as_secs() / (24 * 60 * 60)
+            );
+            swept.kept.push((name, why));
+        }
+    }
+    // A loop that is here puts its own aside when it goes on.
+    for path in found.live.iter().filter(|_| is_gone) {
+        let name = named(path.file_name().unwrap_or_default().to_string_lossy().into_owned());
+        with_lock(repo, id, how, &name, swept, |swept| remove("output", &loops, &name, how, swept));
+    }
 }
 
 /// Does `act` under the lock of a loop, or says who has it.

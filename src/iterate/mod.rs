@@ -11,6 +11,7 @@
 //! | `step` | one command of a loop as a process: program, environment, what it may touch |
 //! | `commands` | the worker and the check, and what they left |
 //! | `left`, `outcome`, `secrets` | files that a command left; what came of it; what is taken out of what it printed |
+//! | [`output`] | what steps print, in files while they run; what is left of it when a runner is killed |
 //! | `fresh` | what fills the fresh worktrees: an overlay or a checkout |
 //! | `ahead` | worktrees that are made before they are wanted, while a worker runs |
 //! | `warm` | what they get besides their trees: warm folders and included files |
@@ -37,6 +38,7 @@ mod iteration;
 mod left;
 pub mod leftovers;
 mod outcome;
+pub mod output;
 pub mod outside;
 mod places;
 pub mod preflight;

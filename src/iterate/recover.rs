@@ -52,6 +52,11 @@ impl Session<'_> {
         if self.tip.state.checkpoint.is_some() && !keep_open {
             self.close_open_iteration(RUNNER_ENDED)?;
             crash::point("recover:closed");
+        } else {
+            self.keep_output();
+            if let Some(open) = &self.tip.state.checkpoint {
+                self.tell_output_of(open);
+            }
         }
         if let Some(due) = self.tip.state.due_halt.clone() {
             self.halt(due.by, due.halt_reason, &due.reason)?;
@@ -63,9 +68,11 @@ impl Session<'_> {
     /// only if it is ours.
     pub(super) fn close_open_iteration(&mut self, why: &str) -> Result<()> {
         let Some(open) = self.tip.state.checkpoint.clone() else { return Ok(()) };
+        // Before it is recorded: from then on whatever lies there is of an iteration that has its evidence.
+        self.keep_output();
         let checkpoint = open.record.unwrap_or(self.tip.id);
         let mut draft = Draft::new(checkpoint, open.iteration, open.environment_id.clone(), open.base);
-        draft.context = open.context;
+        draft.context.clone_from(&open.context);
         draft.abandoned = Some(why.to_owned());
         draft.facts.abandoned = true;
         let head = self.id.refs().head();
@@ -85,6 +92,7 @@ impl Session<'_> {
         let number = draft.iteration;
         self.record(draft)?;
         (self.say)(&format!("{}: iteration {number}: {why}; recorded as abandoned", self.id));
+        self.tell_output_of(&open);
         Ok(())
     }
 

@@ -5,6 +5,7 @@ use zeroize::Zeroizing;
 use super::session::Session;
 use crate::ledger::append::EvidenceFile;
 use crate::sandbox::Captured;
+use crate::sandbox::redact::Secrets;
 
 impl Session<'_> {
     /// A captured stream as evidence, cut in the middle if it is long, without secrets.
@@ -15,10 +16,7 @@ impl Session<'_> {
             _ => {
                 // A secret that the cut goes through would be left in part on both of its sides.
                 let mut cut = captured.clone();
-                for (_, secret) in self.secrets() {
-                    trim_secret_at_end(&mut cut.head, &secret);
-                    trim_secret_at_start(&mut cut.tail, &secret);
-                }
+                self.secrets().trim_at_cut(&mut cut.head, &mut cut.tail);
                 cut.evidence()
             }
         };
@@ -33,42 +31,25 @@ impl Session<'_> {
     /// `bytes` without the values of the variables that the contract passes through, and without credentials that were made.
     pub(super) fn redact(&self, bytes: Vec<u8>) -> Vec<u8> {
         let mut bytes = bytes;
-        for (name, value) in self.secrets() {
-            bytes = replace(&bytes, &value, format!("[redacted {name}]").as_bytes());
+        for (name, value) in self.secrets().iter() {
+            bytes = replace(&bytes, value, format!("[redacted {name}]").as_bytes());
         }
         bytes
     }
 
     /// The variables that a worker gets secrets in, with their values.
-    fn secrets(&self) -> Vec<(String, Zeroizing<Vec<u8>>)> {
+    pub(super) fn secrets(&self) -> Secrets {
         let value = |name: &String| self.host.var(name).map(|value| value.as_encoded_bytes().to_vec());
         let names = self.tip.contract.worker.env.iter();
         let passed = names.filter_map(|name| Some((name.clone(), Zeroizing::new(value(name)?))));
         // Shorter values are words that would be found everywhere.
-        let mut secrets: Vec<_> = passed.filter(|(_, value)| value.len() >= SHORTEST_SECRET).collect();
-        secrets.extend(self.minted.borrow().iter().cloned());
-        secrets
+        let passed = passed.filter(|(_, value)| value.len() >= SHORTEST_SECRET);
+        passed.chain(self.minted.borrow().iter().cloned()).collect()
     }
 }
 
 /// The length from which a value is taken for a secret.
 pub(super) const SHORTEST_SECRET: usize = 6;
-
-/// Takes away what the start of `secret` may be at the end of `bytes`.
-fn trim_secret_at_end(bytes: &mut Vec<u8>, secret: &[u8]) {
-    if let Some(length) = (1..secret.len()).rev().find(|length| bytes.ends_with(&secret[..*length])) {
-        bytes.truncate(bytes.len() - length);
-    }
-}
-
-/// Takes away what the end of `secret` may be at the start of `bytes`.
-fn trim_secret_at_start(bytes: &mut Vec<u8>, secret: &[u8]) {
-    if let Some(length) =
-        (1..secret.len()).rev().find(|length| bytes.starts_with(&secret[secret.len() - length..]))
-    {
-        bytes.drain(..length);
-    }
-}
 
 fn replace(bytes: &[u8], from: &[u8], to: &[u8]) -> Vec<u8> {
     use gix::bstr::ByteSlice;

@@ -33,6 +33,7 @@ use super::cleaner::Cleaner;
 use super::context;
 use super::fresh::Stock;
 use super::interrupt::Interrupt;
+use super::output::Output;
 use super::places::Places;
 use super::start::open_history_is_closed;
 use super::step::Tools;
@@ -68,6 +69,8 @@ pub struct Session<'a> {
     pub(super) guards: Guards,
     pub(super) adapter: sandbox::Adapter,
     pub(super) places: Places,
+    /// What steps print, while they run.
+    pub(super) output: Output,
     pub(super) stock: Stock,
     /// The worktrees that are made before they are wanted.
     pub(super) ahead: RefCell<Ahead>,
@@ -132,6 +135,7 @@ impl<'a> Session<'a> {
             tip,
             guards,
             adapter,
+            output: Output::new(&places.private),
             places,
             stock: Stock::default(),
             ahead: RefCell::default(),
@@ -384,6 +388,7 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
         tip,
         guards,
         adapter,
+        output: Output::new(&places.private),
         places,
         stock: Stock::default(),
         ahead: RefCell::default(),

@@ -197,7 +197,11 @@ impl Session<'_> {
 
     /// Runs a step to its end.
     pub(super) fn run_step(&self, step: &Step) -> std::result::Result<Outcome, SandboxError> {
-        sandbox::run(&step.command, &step.policy, self.interrupt.flag())
+        let outcome = sandbox::run(&step.command, &step.policy, self.interrupt.flag());
+        if let Some(live) = &step.command.live {
+            self.streamed(live, outcome.as_ref().ok());
+        }
+        outcome
     }
 
     /// The tools of the contract's presets. An image has its own.

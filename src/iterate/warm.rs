@@ -61,11 +61,18 @@ impl Session<'_> {
             return Ok(true);
         }
         (self.say)(&format!("{}: building what the worktrees get from the base", self.id));
-        if self.tip.contract.worktree.setup.is_none() && !self.tip.contract.worktree.warm.is_empty() {
-            return Ok(self.measure_base()?.is_some());
-        }
-        if !self.build_layers()? {
-            return Ok(false);
+        let from_check =
+            self.tip.contract.worktree.setup.is_none() && !self.tip.contract.worktree.warm.is_empty();
+        let built = if from_check {
+            self.measure_base().map(|measured| measured.is_some())
+        } else {
+            self.build_layers()
+        };
+        // Whatever came of it, it was told.
+        self.output.forget();
+        let built = built?;
+        if !built || from_check {
+            return Ok(built);
         }
         self.note_layers()?;
         Ok(true)
@@ -175,6 +182,7 @@ impl Session<'_> {
         step.command.overlay = filled.overlay();
         step.command.merge_streams = true;
         step.command.keep_whole = self.head_tail() * 2;
+        self.stream(&mut step, ["setup.log", "setup.stderr"]);
         let outcome = self.run_step(&step)?;
         if outcome.ended == Ended::Interrupted {
             linked.remove()?;

@@ -71,11 +71,43 @@ impl Capture {
         let (head, rest) = bytes.split_at(bytes.len().min(self.head_tail - self.head.len()));
         self.head.extend_from_slice(head);
         let last = &rest[rest.len().saturating_sub(self.head_tail)..];
+        if last.len() < rest.len() {
+            // What is held is one piece of the stream.
+            self.tail.clear();
+        }
         if self.tail.len() + last.len() > 2 * self.head_tail {
             let surplus = (self.tail.len() + last.len() - self.head_tail).min(self.tail.len());
             self.tail.drain(..surplus);
         }
         self.tail.extend_from_slice(last);
+    }
+
+    /// How many bytes were read.
+    pub(super) fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// How many bytes are kept of the start, and of the end.
+    pub(super) fn head_tail(&self) -> u64 {
+        self.head_tail as u64
+    }
+
+    /// Everything after the first `from` bytes, in two pieces; `None` if some of it is not held any more.
+    pub(super) fn since(&self, from: u64) -> Option<[&[u8]; 2]> {
+        let head = self.head.len() as u64;
+        let tail = self.total - self.tail.len() as u64;
+        if from < tail && head < tail {
+            return None;
+        }
+        let after = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let head = &self.head[after(from.min(head))..];
+        Some([head, &self.tail[after(from.max(tail) - tail)..]])
+    }
+
+    /// What would be kept if nothing more came, without the whole.
+    pub(super) fn so_far(&self) -> Captured {
+        let tail = self.tail[self.tail.len().saturating_sub(self.head_tail)..].to_vec();
+        Captured { total: self.total, whole: None, head: self.head.clone(), tail }
     }
 
     pub(super) fn finish(mut self) -> Captured {
@@ -103,7 +135,16 @@ mod tests {
                 capture.push(piece);
                 prop_assert!(capture.tail.len() <= 2 * cap);
             }
+            for from in 0..=all.len() {
+                let held = capture.since(from as u64).map(|pieces| pieces.concat());
+                prop_assert!(held.is_some() || (all.len() > 2 * cap && all.len() - from > cap));
+                if let Some(held) = held {
+                    prop_assert_eq!(&held[..], &all[from..]);
+                }
+            }
+            let so_far = capture.so_far();
             let got = capture.finish();
+            prop_assert_eq!(&so_far, &Captured { whole: None, ..got.clone() });
             prop_assert_eq!(got.total, all.len() as u64);
             prop_assert_eq!(got.whole.is_some(), all.len() <= keep);
             if let Some(whole) = &got.whole {

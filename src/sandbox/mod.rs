@@ -3,6 +3,7 @@
 //! | module | what it holds |
 //! | --- | --- |
 //! | [`capture`] | output that was printed, bounded in memory |
+//! | [`live`], [`redact`] | the same in files while the command runs, without secrets |
 //! | [`environment`] | the allow-listed environment and the fresh `HOME` of a worker and of a check |
 //! | [`toolchain`] | cargo, Python and node from where the user has them, read-only |
 //! | [`shell`] | string commands with pipefail; which file a program name means |
@@ -37,6 +38,8 @@ pub mod capture;
 pub mod cpus;
 pub mod egress;
 pub mod environment;
+pub mod live;
+pub mod redact;
 pub mod shell;
 pub mod toolchain;
 
@@ -101,6 +104,8 @@ pub struct Command {
     pub head_tail: usize,
     /// Past this many bytes, both streams together, the process tree is ended ([`Ended::OutputLimit`]).
     pub max_output: u64,
+    /// Where what it prints is written while it runs, if anywhere: as much as `head_tail` says.
+    pub live: Option<live::Live>,
 }
 
 impl Command {
@@ -118,6 +123,7 @@ impl Command {
             keep_whole: 16 << 20,
             head_tail: 64 << 10,
             max_output: 1 << 30,
+            live: None,
         }
     }
 }
@@ -309,6 +315,8 @@ pub struct Outcome {
     pub stderr: Captured,
     /// Descendants that were still there after the command itself had gone and had to be killed.
     pub survivors: u32,
+    /// What became of [`Command::live`].
+    pub written: live::Written,
     /// What it asked for with [`Network::Allow`]; else `None`.
     pub egress: Option<Egress>,
     /// What was enforced.

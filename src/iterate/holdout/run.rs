@@ -43,6 +43,8 @@ impl Session<'_> {
             return Ok(Held::Done);
         }
         (self.say)(&format!("{}: iteration {}: holdout", self.id, draft.iteration));
+        // What it prints itself is kept nowhere, not even while it runs.
+        self.write_held();
         let Some(receipt) = self.run_holdout(&draft.environment_id, tree, trees)? else {
             return Ok(Held::Interrupted);
         };

@@ -258,6 +258,7 @@ fn run_with(
         stdout: seen.stdout,
         stderr: seen.stderr,
         survivors: seen.survivors,
+        written: seen.written,
         enforced: layers.enforcement(),
     })
 }

@@ -29,6 +29,7 @@ use std::time::{Duration, Instant};
 
 use super::capture::Capture;
 use super::disk::DiskWatch;
+use super::live::{Writer, Written};
 use super::{Captured, Command, Ended, Exit, INTERRUPT_GRACE, SandboxError, TERM_GRACE};
 use crate::crash;
 
@@ -91,6 +92,7 @@ struct Seen {
     stdout: Captured,
     stderr: Captured,
     survivors: u32,
+    written: Written,
 }
 
 /// Where the run stands.
@@ -115,11 +117,12 @@ fn pump(
     crash::point("command:running");
     let Streams { mut stdin, stdout, stderr } = streams;
     let mut input = command.stdin.as_slice();
-    let mut readers = [
-        Some((stdout, Capture::new(command.keep_whole, command.head_tail))),
-        stderr.map(|file| (file, Capture::new(command.keep_whole_of_stderr(), command.head_tail))),
+    let mut readers = [Some(stdout), stderr];
+    let mut captures = [
+        Capture::new(command.keep_whole, command.head_tail),
+        Capture::new(command.keep_whole_of_stderr(), command.head_tail),
     ];
-    let mut captured = [Captured::empty(), Captured::empty()];
+    let mut live = command.live.as_ref().map(|live| Writer::new(live, started));
     let mut buffer = vec![0_u8; FIRST_READ];
     let mut printed = 0_u64;
     // A time-out beyond what the clock can count is none.
@@ -182,25 +185,25 @@ fn pump(
         };
         let wait = tree.tick().min(TICK);
         let wait = next.map_or(wait, |next| wait.min(next.saturating_duration_since(now)));
-        let fd = |file: &Option<(File, Capture)>| file.as_ref().map_or(-1, |(file, _)| file.as_raw_fd());
+        let fd = |file: &Option<File>| file.as_ref().map_or(-1, File::as_raw_fd);
         let mut polled = [
             poll_for(fd(&readers[0]), libc::POLLIN),
             poll_for(fd(&readers[1]), libc::POLLIN),
-            poll_for(stdin.as_ref().map_or(-1, File::as_raw_fd), libc::POLLOUT),
+            poll_for(fd(&stdin), libc::POLLOUT),
             poll_for(tree.ready().unwrap_or(-1), libc::POLLIN),
         ];
         poll(&mut polled, wait).map_err(|source| SandboxError::Setup { stage: "poll", source })?;
 
-        for (at, reader) in readers.iter_mut().enumerate() {
-            if polled[at].revents == 0 {
-                continue;
-            }
-            if let Some((file, capture)) = reader
+        for ((reader, capture), polled) in readers.iter_mut().zip(&mut captures).zip(&polled) {
+            if polled.revents != 0
+                && let Some(file) = reader
                 && !read_some(file, capture, &mut buffer, &mut printed)
-                && let Some((_, capture)) = reader.take()
             {
-                captured[at] = capture.finish();
+                *reader = None;
             }
+        }
+        if let Some(live) = &mut live {
+            live.look(now, &captures);
         }
         if polled[2].revents != 0
             && let Some(file) = &mut stdin
@@ -229,19 +232,17 @@ fn pump(
 
     crash::point("command:ended");
     // What is in the pipes now is all there will be. Should anybody hold a pipe that we could not end, it is not waited for.
-    for (at, reader) in readers.iter_mut().enumerate() {
-        if let Some((mut file, mut capture)) = reader.take() {
-            while printed <= command.max_output
-                && read_some(&mut file, &mut capture, &mut buffer, &mut printed)
-            {
+    for (reader, capture) in readers.iter_mut().zip(&mut captures) {
+        if let Some(mut file) = reader.take() {
+            while printed <= command.max_output && read_some(&mut file, capture, &mut buffer, &mut printed) {
                 let mut more = [poll_for(file.as_raw_fd(), libc::POLLIN)];
                 if poll(&mut more, Duration::ZERO).is_err() || more[0].revents == 0 {
                     break;
                 }
             }
-            captured[at] = capture.finish();
         }
     }
+    let written = live.map_or_else(Written::default, |live| live.finish(Instant::now(), &captures));
     if ended == Ended::Itself && printed > command.max_output {
         ended = Ended::OutputLimit;
     }
@@ -249,8 +250,8 @@ fn pump(
         ended = Ended::DiskLimit;
     }
     let Some((exit, duration)) = exit else { return Err(SandboxError::SupervisorLost) };
-    let [stdout, stderr] = captured;
-    Ok(Seen { exit, ended, duration, stdout, stderr, survivors })
+    let [stdout, stderr] = captures.map(Capture::finish);
+    Ok(Seen { exit, ended, duration, stdout, stderr, survivors, written })
 }
 
 /// Reads once; false at the end of the stream.

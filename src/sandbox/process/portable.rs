@@ -60,6 +60,7 @@ pub(in super::super) fn run(
         stdout: seen.stdout,
         stderr: seen.stderr,
         survivors: seen.survivors,
+        written: seen.written,
         egress: None,
         enforced: Enforcement {
             adapter,
