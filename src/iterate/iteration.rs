@@ -110,10 +110,10 @@ impl Session<'_> {
         // Before anything is recorded: nobody is to pay for a credential that cannot be had.
         let minted = self.mint()?;
         let announced = self.checkpoint();
-        if announced.is_err() {
+        if !matches!(announced, Ok(Some(_))) {
             self.revoke_left();
         }
-        let (draft, context_text) = announced?;
+        let Some((draft, context_text)) = announced? else { return Ok(()) };
         let number = draft.iteration;
         (self.say)(&format!("{}: iteration {number}: worker", self.id));
         let done = self.attempt(draft, &context_text, minted.as_ref());
@@ -138,12 +138,16 @@ impl Session<'_> {
         fault.map_or(Ok(()), Err)
     }
 
-    /// Announces the iteration: a signed checkpoint, which is also the write-ahead intent.
-    pub(super) fn checkpoint(&mut self) -> Result<(Draft, String)> {
+    /// Announces the iteration: a signed checkpoint, which is also the write-ahead intent. `Ok(None)` if a limit says no at the moment
+    /// that the record would name: then the loop has halted instead.
+    pub(super) fn checkpoint(&mut self) -> Result<Option<(Draft, String)>> {
+        let now = self.now();
+        if self.halt_at_limit(now)? {
+            return Ok(None);
+        }
         let environment_id = self.ahead.borrow_mut().take_environment().unwrap_or_else(random_id);
         let iteration = self.tip.state.iteration + 1;
         let base = self.tip.state.last_green_commit;
-        let now = self.now();
         let left =
             decide::remaining(&self.tip.contract, &self.tip.state, self.tip.state.elapsed_seconds(now));
         let history = self.history()?;
@@ -170,7 +174,7 @@ impl Session<'_> {
         self.append(Body::Checkpoint(body), now, "loop: checkpoint")?;
         let mut draft = Draft::new(self.tip.id, iteration, environment_id, base);
         draft.context = manifest;
-        Ok((draft, text))
+        Ok(Some((draft, text)))
     }
 
     /// Worker, candidate, guards, check.

@@ -167,6 +167,11 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
             }
             expect(kind, "iteration", &body.iteration, &(state.iteration + 1))?;
             expect(kind, "base", &body.base, &state.last_green_commit)?;
+            // What a limit forbids is not started, whoever would sign it.
+            if let Some(stop) = before_start(contract, before, before.elapsed_seconds(record.at)) {
+                let why = format!("a limit is reached, `{}`", stop.limit.as_str());
+                return Err(out_of_place(kind, why));
+            }
             state.phase = Phase::Iterating;
             state.counters.started_at.get_or_insert(record.at);
             state.checkpoint = Some(OpenCheckpoint {
@@ -249,6 +254,10 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
             }
             expect_unreleased(&state, kind)?;
             expect(kind, "halt", &Some(body.halt), &state.halt)?;
+            // The pause is no part of the loop's time, and an iteration that went on in it would have had it for nothing.
+            if let Some(open) = &state.checkpoint {
+                return Err(out_of_place(kind, format!("iteration {} is still open", open.iteration)));
+            }
             match state.halt_reason {
                 Some(HaltReason::OperatorStopped | HaltReason::WorkspaceInvalid) => {}
                 Some(HaltReason::HumanRequired) if state.blocking_findings() == 0 => {}
