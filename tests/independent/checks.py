@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A check derived again from its evidence (format.md: Check, What verify checks, 13; report-formats.md: When a check passes)."""
+import math
+
 import names
 import reports
 import tables
@@ -160,13 +162,15 @@ class Check:
         metric = noise = None
         if problem is None:
             metric = median([one["metric"] for one in found])
-            if self.terms["metric"]["repeat"] > 1:
-                noise = Float(median([abs(one["metric"] - metric) for one in found]))
-            metric = Float(metric)
-        verdicts = {(one["passing"], sha256(one["tests"]) if one["tests"] else None) for one in found
-                    if not one["problem"]}
-        return {"problem": problem, "metric": metric, "noise": noise, "passing": all(one["passing"] for one in found),
-                "flaky": len(verdicts) > 1, "partial": bool(tests and tests["partial"]),
+            noise = median([abs(one["metric"] - metric) for one in found])
+            if not math.isfinite(metric) or not math.isfinite(noise):
+                problem, metric, noise = "the median or the noise is not finite", None, None
+            else:
+                metric, noise = Float(metric), Float(noise) if self.terms["metric"]["repeat"] > 1 else None
+        verdicts = {(one["passing"], sha256(one["tests"]) if one["tests"] else None) for one in found}
+        return {"problem": problem, "metric": metric, "noise": noise,
+                "passing": problem is None and all(one["passing"] for one in found),
+                "flaky": problem is None and len(verdicts) > 1, "partial": bool(tests and tests["partial"]),
                 "counts": {k: len(tests[k]) for k in ("passed", "failed", "skipped")} if tests else None,
                 "failures": tests["failed"] if tests else None,
                 "collected": sha256(byte_order(names_of(tests))) if tests else None,
