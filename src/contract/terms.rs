@@ -416,6 +416,11 @@ mod tests {
             ("limits.unread_diffs", Box::new(|c| c.limits.unread_diffs = Some(101))),
             ("worker.command", Box::new(|c| c.worker.command = CommandLine::Exec(Vec::new()))),
             ("check.command", Box::new(|c| c.check.command = CommandLine::Shell(" ".to_owned()))),
+            ("check.command", Box::new(|c| c.check.command = CommandLine::Shell("a\0".to_owned()))),
+            (
+                "worker.command",
+                Box::new(|c| c.worker.command = CommandLine::Exec(vec!["a".to_owned(), "b\0".to_owned()])),
+            ),
             ("worker.usage", Box::new(|c| c.worker.usage = Usage::Aider)),
             (
                 "worker.reserve_usd",

@@ -9,8 +9,8 @@ use super::observe::{
 };
 use super::outside::{OutsideError, OutsideVerdict, Subject};
 use super::receipt::{
-    ChangesReceipt, CheckReceipt, CostBasis, GuardViolation, GuardsReceipt, NoReport, RECEIPT_SCHEMA,
-    Receipt, RunReceipt, SandboxReceipt,
+    ChangesReceipt, CheckReceipt, ContextEntry, CostBasis, GuardViolation, GuardsReceipt, LISTED_GUARDS,
+    NoReport, RECEIPT_SCHEMA, Receipt, RunReceipt, SandboxReceipt, Unlisted,
 };
 use super::record::{Body, EvidenceEntry, IterationBody, Record, Role};
 use super::state::State;
@@ -22,7 +22,7 @@ use crate::decide::{
     Evidence, decide, decides_without_check, remaining, reservation, target_met, wants_holdout,
     wants_holdout_of_base,
 };
-use crate::escape::escape_path;
+use crate::escape::{escape_path, unescape_path};
 use crate::git::{Bound, ObjectError, Repo, TreesInMemory};
 use crate::guard::tree::Mode;
 use crate::guard::{self, DiffError, TreeJudgement};
@@ -186,7 +186,7 @@ fn iteration(
         elapsed_seconds: context.before.elapsed_seconds(record.at),
         abandoned: receipt.abandoned.is_some(),
         hit_deadline: hit_deadline(receipt),
-        tampered: receipt.guards.tampered.len(),
+        tampered: receipt.guards.tampered_count(),
         holdout: receipt.holdout.as_ref().map(|holdout| holdout.verdict),
         ..Evidence::default()
     };
@@ -197,6 +197,7 @@ fn iteration(
         let judged = judge_tree(context.repo, context.guards, receipt.base, tree)?;
         only_modes_that_git_writes(candidate, &judged)?;
         let guards = guards_receipt(&judged, &receipt.guards.tampered, &receipt.guards.left_out);
+        let guards = as_listed(guards, &receipt.guards);
         same("guards", &receipt.guards, &guards)?;
         same("changes", &receipt.changes, &changes_receipt(&judged))?;
         fill(&mut derived, &judged, &guards);
@@ -207,7 +208,8 @@ fn iteration(
             expected: "a candidate, or a reason in `abandoned`".to_owned(),
         });
     } else {
-        same("guards", &receipt.guards, &without_candidate(&receipt.guards))?;
+        let guards = as_listed(without_candidate(&receipt.guards), &receipt.guards);
+        same("guards", &receipt.guards, &guards)?;
         same("changes", &receipt.changes, &ChangesReceipt { count: 0, paths: Vec::new() })?;
     }
     if let Some(check) = &receipt.check {
@@ -490,7 +492,7 @@ pub fn check_tree_in(trees: &gix::Repository, guards: &Guards, tree: Oid) -> Res
 /// Puts what the guards found into the evidence.
 pub fn fill(evidence: &mut Evidence, judged: &TreeJudgement, guards: &GuardsReceipt) {
     evidence.drifted = judged.drift.len();
-    evidence.blocked_paths = judged.blocked.len() + guards.left_out.len();
+    evidence.blocked_paths = judged.blocked.len() + guards.left_out_count();
     evidence.outside = judged.outside.len();
     evidence.unchanged = judged.unchanged;
 }
@@ -520,6 +522,7 @@ pub fn guards_receipt(
         blocked,
         tampered: tampered.to_vec(),
         left_out: left_out.to_vec(),
+        more: None,
         outside: judged.outside.iter().map(|path| escape_path(path.as_bstr())).collect(),
     }
 }

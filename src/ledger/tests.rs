@@ -174,6 +174,7 @@ fn body(contract: &Contract, state: &State, next: &Next, seq: u64, at: At) -> Bo
                     tampered: Vec::new(),
                     left_out: Vec::new(),
                     outside: Vec::new(),
+                    more: None,
                 },
                 check: Some(check(*failing)),
                 holdout: None,

@@ -5,15 +5,17 @@ import re
 import checks
 import guards as trees
 import hosts
+import names
 import rules
 import signatures
 import tables
-from canonical import there
+from canonical import micro, there
 from messages import candidate_message
 from paths import escape_path
 from records import need
 
-GUARDS = ("drift", "blocked", "tampered", "left_out")
+GUARDS = names.GUARDS[:4]
+LISTED = names.LISTED
 
 
 def same_command(told, wanted):
@@ -136,19 +138,33 @@ class Iteration:
         changes = receipt["changes"]
         if receipt["candidate"] is None:
             need(not (guards["drift"] or guards["blocked"] or guards["outside"]), "guards without a candidate")
+            self.guards_listed({key: [] for key in ("drift", "blocked", "outside")})
             need(changes["count"] == 0 and not changes["paths"], "changes without a candidate")
             return {}
         self.candidate_commit()
         found, changed, repair = trees.derive(self.repo, self.terms, self.terms["base"]["tree"], self.green_tree,
                                               receipt["candidate_tree"])
-        for key, value in found.items():
-            told = guards[key] if key == "outside" else [{k: e[k] for k in ("path", "what")} for e in guards[key]]
-            need(told == value, "guards.%s is %r, derived: %r" % (key, told, value))
+        self.guards_listed(found)
         paths = [escape_path(p) for p in sorted(changed)]
         need(changes["count"] == len(paths) and changes["paths"] == paths[:200], "changes")
         wide = trees.newly_wide(changed)
         need(wide is None, "the candidate has a file that newly has the mode 100664")
         return repair
+
+    def guards_listed(self, found):
+        """All that was found is listed, or the first of each and how many more (format.md: The receipt, guards)."""
+        guards = self.receipt["guards"]
+        more = guards["more"] if there(guards, "more") else None
+        if more:
+            need(any(more[key] for key in names.GUARDS), "guards.more of nothing")
+            need(all(len(guards[key]) <= LISTED for key in ("tampered", "left_out")), "guards lists too many")
+            need(all(not more[key] or len(guards[key]) == LISTED for key in ("tampered", "left_out")), "guards.more")
+        for key, value in found.items():
+            told = guards[key] if key == "outside" else [{k: e[k] for k in ("path", "what")} for e in guards[key]]
+            if more:
+                need(more[key] == max(0, len(value) - LISTED), "guards.more.%s" % key)
+                value = value[:LISTED]
+            need(told == value, "guards.%s is %r, derived: %r" % (key, told, value))
 
     def candidate_commit(self):
         """format.md: Candidates."""
