@@ -167,6 +167,12 @@ fn iteration(
     if contract.worker.costs_nothing() {
         same("receipt.cost.usd", &receipt.cost.usd, &Some(MicroUsd::ZERO))?;
     }
+    if receipt.cost.basis == CostBasis::Reserved {
+        // Only what was never heard of again is charged a guess, and no less than was announced.
+        same("receipt.abandoned", &receipt.abandoned.is_some(), &true)?;
+        let reserved = context.before.checkpoint.as_ref().map(|open| open.reservation_usd);
+        same("receipt.cost.usd", &receipt.cost.usd.max(reserved), &receipt.cost.usd)?;
+    }
     consistent(contract, receipt)?;
     holdout_fits(contract, receipt.holdout.as_ref())?;
     requests_fit(contract, &receipt.sandbox)?;

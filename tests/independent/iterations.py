@@ -112,6 +112,9 @@ class Iteration:
         need((cost["basis"] == "none") == (usage == "none"), "cost.basis is none exactly if usage is")
         need(cost["basis"] != "none" or cost["usd"] == "0.000000", "a cost of a worker that costs nothing")
         need((cost["basis"] == "unknown") == (cost["usd"] is None), "cost.basis is unknown exactly if usd is null")
+        if cost["basis"] == "reserved":
+            need(self.receipt["abandoned"] is not None, "cost.basis is reserved, and it was not abandoned")
+            need(micro(cost["usd"]) >= micro(self.before["checkpoint"]["reservation_usd"]), "less than was reserved")
 
     def worker(self):
         terms, worker, outside = self.terms, self.receipt["worker"], self.receipt["outside"]
