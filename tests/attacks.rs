@@ -162,6 +162,9 @@ fn a_receipt_that_contradicts_the_contract_or_itself_does_not_verify() {
         ("sandbox/check/network", json!("host"), "sandbox"),
         ("determinism_confidence", json!(1.0), "determinism"),
         ("worker/agent", json!("somebody else"), "agent"),
+        ("worker/run/signal", json!(9), "signal"),
+        ("check/run/signal", json!(9), "signal"),
+        ("sandbox/check/landlock_abi", json!(0), "sandbox"),
     ];
     for (pointer, value, needle) in cases {
         let forged = iteration.clone().record(&format!("{body}/{pointer}"), value).commit(&env);

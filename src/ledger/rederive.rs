@@ -138,6 +138,7 @@ pub fn rederive(
             let elapsed = context.before.elapsed_seconds(record.at);
             same("remaining", &body.remaining, &remaining(context.contract, context.before, elapsed))?;
             same("reservation_usd", &body.reservation_usd, &reservation(context.contract, context.before))?;
+            same("context", &body.context.iter().all(is_context), &true)?;
             let allowed = &context.contract.sandbox.allowed;
             same("adapter", &allowed.iter().any(|adapter| adapter.as_str() == body.adapter), &true)?;
             Ok(None)
@@ -250,6 +251,18 @@ fn iteration(
     Ok(derived)
 }
 
+/// Whether an entry of a context could be one: a path as paths are written, and a SHA-256.
+fn is_context(entry: &ContextEntry) -> bool {
+    let sha256 = entry.content_sha256.as_bytes();
+    let digits = sha256.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    sha256.len() == 64 && digits && unescape_path(&entry.path).is_ok_and(|path| !path.is_empty())
+}
+
+/// Whether a run ended in one way: by itself with an exit code, or by a signal.
+fn ended_once(field: &'static str, run: &RunReceipt) -> Result<(), RederiveError> {
+    same(field, &(run.exit_code.is_some() && run.signal.is_some()), &false)
+}
+
 /// What old repositories have is kept; nothing new is made in another way than git makes it.
 pub fn only_modes_that_git_writes(candidate: Oid, judged: &TreeJudgement) -> Result<(), RederiveError> {
     let old = |side: Option<(Mode, _)>| side.is_some_and(|(mode, _)| mode == Mode::GroupFile);
@@ -329,7 +342,21 @@ fn without_candidate(guards: &GuardsReceipt) -> GuardsReceipt {
         drift: Vec::new(),
         blocked: Vec::new(),
         outside: Vec::new(),
+        more: None,
     }
+}
+
+/// What the guards found as `told` may list it: all of it, as it was once written, or the first of each and how many more. What only
+/// the runner saw it may have cut as well.
+fn as_listed(found: GuardsReceipt, told: &GuardsReceipt) -> GuardsReceipt {
+    let Some(said) = told.more else { return found };
+    let seen = |list: &[GuardViolation], more: u64| if list.len() == LISTED_GUARDS { more } else { 0 };
+    let mut listed = found.bounded();
+    let mut more = listed.more.unwrap_or_default();
+    more.tampered += seen(&told.tampered, said.tampered);
+    more.left_out += seen(&told.left_out, said.left_out);
+    listed.more = (more != Unlisted::default()).then_some(more);
+    listed
 }
 
 /// Whether what a receipt says of its runs fits the contract and itself. That it was so is the runner's word; that it
@@ -338,6 +365,7 @@ fn consistent(contract: &Contract, receipt: &Receipt) -> Result<(), RederiveErro
     let sandbox = &contract.sandbox;
     if let Some(worker) = &receipt.worker {
         same("worker.agent", &worker.agent, &contract.worker.agent)?;
+        ended_once("worker.run.signal", &worker.run)?;
         same("worker.run.command", &fits(&contract.worker.command, &worker.run.command), &true)?;
         let failed = worker.run.ended != "itself" || worker.run.exit_code != Some(0);
         same("worker.failure", &worker.failure.is_some(), &failed)?;
@@ -381,7 +409,9 @@ fn check_fits(
     enforced: Option<&Enforcement>,
 ) -> Result<(), RederiveError> {
     same("check.run.command", &fits(&contract.check.command, &check.run.command), &true)?;
+    ended_once("check.run.signal", &check.run)?;
     for one in &check.runs {
+        ended_once("check.runs.run.signal", &one.run)?;
         same("check.runs.run.command", &one.run.command, &check.run.command)?;
     }
     cpus_fit("sandbox.check", enforced, contract.check.cpus)?;
@@ -427,7 +457,9 @@ pub(super) fn enforced_fits(
             !matches!(enforced.network, NetworkEnforced::Host | NetworkEnforced::AllowNamespace)
         }
     };
-    let fits = network && (enforced.filesystem || enforced.adapter == Adapter::None);
+    // Landlock has had a number from its first version on.
+    let version = enforced.landlock_abi.map_or(enforced.adapter != Adapter::Landlock, |abi| abi > 0);
+    let fits = network && version && (enforced.filesystem || enforced.adapter == Adapter::None);
     same(field, &fits, &true)
 }
 

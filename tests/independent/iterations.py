@@ -33,6 +33,8 @@ def sandbox_fits(terms, told, network, cpus=None):
     need(told["network"] != "host" or network == "host", "the host's network where the contract does not say so")
     need(told["network"] != "allow-namespace" or network != "none", "a list of hosts where the contract says none")
     need(told["adapter"] == "none" or told["filesystem"], "the file system is not closed")
+    need(told["landlock_abi"] != 0 and (told["adapter"] != "landlock" or told["landlock_abi"] is not None),
+         "landlock_abi is %r" % told["landlock_abi"])
     need(told.get("cpus") == cpus, "cpus is %r, the contract says %r" % (told.get("cpus"), cpus))
 
 
@@ -47,10 +49,16 @@ def sandboxes(terms, told, runs):
         hosts.check_requests(told[place + "_requests"], network, told[place], place + "_requests")
 
 
+def ended_once(run):
+    """A run ended with an exit code or by a signal, not both."""
+    need(run["exit_code"] is None or run["signal"] is None, "a run with an exit code and a signal")
+
+
 def check_command(terms, check):
     """The command is the contract's, and the same for all runs."""
     runs = [check["run"]] + [sample["run"] for sample in check["runs"]]
     for run in runs:
+        ended_once(run)
         need(same_command(run["command"], terms["check"]["command"]), "the check's command is another")
         need(run["command"] == runs[0]["command"], "the runs of the check have different commands")
 
@@ -58,6 +66,7 @@ def check_command(terms, check):
 def holdout_fits(terms, told):
     """A holdout that was run fits the contract, and its verdict follows."""
     holdout = terms["holdout"]
+    ended_once(told["run"])
     need(same_command(told["run"]["command"], holdout["command"]), "the holdout's command is another")
     sandbox_fits(terms, told["sandbox"], terms["sandbox"]["check_network"], terms["check"].get("cpus"))
     checks.check_holdout(holdout, told)
@@ -128,6 +137,7 @@ class Iteration:
             return
         need(worker["agent"] == terms["worker"]["agent"], "the worker's agent")
         run = worker["run"]
+        ended_once(run)
         need(same_command(run["command"], terms["worker"]["command"]), "the worker's command is another")
         fine = run["ended"] == "itself" and run["exit_code"] == 0
         need((worker["failure"] is None) == fine, "worker.failure does not fit how it ended")
