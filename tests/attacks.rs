@@ -162,6 +162,9 @@ fn a_receipt_that_contradicts_the_contract_or_itself_does_not_verify() {
         ("sandbox/check/network", json!("host"), "sandbox"),
         ("determinism_confidence", json!(1.0), "determinism"),
         ("worker/agent", json!("somebody else"), "agent"),
+        ("worker/run/signal", json!(9), "signal"),
+        ("check/run/signal", json!(9), "signal"),
+        ("sandbox/check/landlock_abi", json!(0), "sandbox"),
     ];
     for (pointer, value, needle) in cases {
         let forged = iteration.clone().record(&format!("{body}/{pointer}"), value).commit(&env);
@@ -195,4 +198,80 @@ exit ${bad:-0}
     let show = env.git_loop(&["show", "fix", "1", "--json"]).expect_code(0).json();
     let check = &show["record"]["body"]["receipt"]["check"];
     assert_eq!(check["counts"]["passed"], 4, "{check}");
+}
+
+#[test]
+fn a_report_whose_names_no_record_could_hold_ends_no_run_and_wins_nothing() {
+    let env = TestEnv::new();
+    // Of \x01, a name gets six times as long in JSON.
+    let worker = "case \"$GIT_LOOP_ITERATION\" in 3) echo 1 > src/a ;; *) echo \"$GIT_LOOP_ITERATION\" > src/bloat ;; esac\n";
+    numbers(&env, worker, "");
+    let bloat = "awk 'BEGIN { s = \"\"; for (i = 0; i < 120; i++) s = s \"\\001\"; \
+        for (i = 0; i < 36000; i++) printf \"fail %s%d\\n\", s, i; printf \"done %d\\n\", 36000 }'; exit 1";
+    env.write(
+        "check.sh",
+        format!("if [ -e src/bloat ]; then {bloat}; fi\n{}", crate::support::scenario::CHECK),
+    );
+    env.commit("A check that the candidate makes talk");
+    env.git_loop(&["run", "fix", "--once"]).expect_code(0);
+    env.git_loop(&["run", "fix", "--once"]).expect_code(0);
+    env.git_loop(&["run", "fix", "--once"]).expect_code(0);
+    let show = |number: &str| env.git_loop(&["show", "fix", number, "--json"]).expect_code(0).json();
+    for number in ["1", "2"] {
+        let receipt = &show(number)["record"]["body"]["receipt"];
+        assert_eq!(receipt["decision"]["outcome_reason"], "verifier_failed");
+        assert_eq!(receipt["check"]["no_report"], "too_large");
+        assert_eq!(receipt["abandoned"], json!(null));
+    }
+    assert_eq!(show("3")["record"]["body"]["receipt"]["decision"]["outcome_reason"], "metric_improved");
+    env.git_loop(&["verify", "fix"]).expect_code(0);
+}
+
+#[test]
+fn drift_of_more_paths_than_a_record_lists_is_drift_all_the_same() {
+    let env = TestEnv::new();
+    numbers(
+        &env,
+        "seq 1 250 | sed 's|.*|tests/new-&|' | xargs touch; seq 1 7 | sed 's|.*|other-&|' | xargs touch\n",
+        "",
+    );
+    env.git_loop(&["run", "fix"]).expect_code(13);
+    let show = env.git_loop(&["show", "fix", "1", "--json"]).expect_code(0).json();
+    let receipt = &show["record"]["body"]["receipt"];
+    assert_eq!(receipt["decision"]["outcome_reason"], "verifier_drift");
+    let guards = &receipt["guards"];
+    assert_eq!(guards["drift"].as_array().unwrap().len(), 200);
+    assert_eq!(guards["outside"].as_array().unwrap().len(), 200);
+    let more = json!({ "drift": 50, "blocked": 0, "tampered": 0, "left_out": 0, "outside": 57 });
+    assert_eq!(guards["more"], more);
+    env.git_loop(&["verify", "fix"]).expect_code(0);
+}
+
+#[test]
+fn a_reservation_is_charged_for_what_was_abandoned_only_and_never_less_than_it() {
+    if !crate::support::tool("ssh-keygen") {
+        return;
+    }
+    let env = TestEnv::new();
+    crate::support::crash::paid(&env);
+    env.git_loop(&["run", "fix", "--once"]).expect_code(0);
+    let tip = env.git(&["rev-parse", "refs/loops/fix/ledger"]);
+    // What was reported, and is passed off for a guess: neither the next reservation nor an anomaly would know of it.
+    let forged = crate::verify::Forge::read(&env, &tip)
+        .record("/body/receipt/cost/basis", json!("reserved"))
+        .state("/counters/largest_usd", json!("0.000000"))
+        .state("/counters/costs", json!({ "known": 0, "sum": "0.000000", "squares": "0" }))
+        .commit(&env);
+    crate::verify::refused(&env, "a reservation of an iteration that ended", &forged, "receipt.abandoned");
+    env.git(&["update-ref", "refs/loops/fix/ledger", &tip]);
+    env.git_loop(&["checkpoint", "fix"]).expect_code(0);
+    env.git_loop(&["checkpoint", "fix", "--abandon"]).expect_code(0);
+    let tip = env.git(&["rev-parse", "refs/loops/fix/ledger"]);
+    let abandoned = crate::verify::Forge::read(&env, &tip);
+    assert_eq!(abandoned.json("record.json")["body"]["receipt"]["cost"]["usd"], "0.250000");
+    let forged = abandoned
+        .record("/body/receipt/cost/usd", json!("0.249999"))
+        .state("/cumulative_usd", json!("0.499999"))
+        .commit(&env);
+    crate::verify::refused(&env, "less than was reserved", &forged, "receipt.cost.usd");
 }

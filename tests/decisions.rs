@@ -262,6 +262,23 @@ fn the_median_of_several_runs_must_beat_the_noise() {
 }
 
 #[test]
+fn runs_with_no_finite_median_or_noise_say_nothing() {
+    // Their median is 0 and its noise infinite, or the median itself is.
+    let check = "sign=; case \"$PWD\" in *-2) [ -e src/wild ] && sign=- ;; esac\n\
+        if [ -e src/wild ] || [ -e src/high ]; then echo \"metric ${sign}1.7e308\"; else echo metric 50; fi\n";
+    let edits =
+        [NUMBER, &[("target = 0", "target = 0\nrepeat = 2"), ("iterations = 10", "iterations = 2")]].concat();
+    let steps = [": > src/wild", ": > src/high"];
+    let ended = run_in(with_check(check), &steps, &edits, "max_iterations_reached", 12);
+    assert_eq!(ended.rows(), ["verifier_failed", "verifier_failed"]);
+    for iteration in [1, 2] {
+        let check = &ended.receipt(iteration)["check"];
+        assert!(check["problem"].as_str().unwrap().contains("finite"), "{check}");
+        assert_eq!((&check["metric"], &check["noise"]), (&Value::Null, &Value::Null));
+    }
+}
+
+#[test]
 fn a_suite_that_gets_better_by_testing_less_is_blocked() {
     // The check runs what the code says is there to be run: a test is left out, or skipped.
     let check = crate::support::scenario::CHECK.replace(

@@ -272,6 +272,32 @@ fn without_a_baseline_the_tests_at_green_must_go_on_to_run() {
 }
 
 #[test]
+fn a_verdict_without_its_lists_switches_no_row_off() {
+    let env = external("from = \"verdict\"");
+    let step = |files: &[(&str, &str)], code: i32, exit_code: i32, metric: f64, lists: [Value; 2]| {
+        let (rev, mut verdict) = announced(&env, files, exit_code, &[]);
+        let [collected, failures] = lists;
+        verdict["metric_value"] = json!(metric);
+        verdict["collected"] = collected;
+        verdict["failures"] = failures;
+        let file = sign(&env, &verdict, "lead");
+        record(&env, code, &["--candidate", &rev, "--verdict", &file])["decision"]["outcome_reason"].clone()
+    };
+    // With nothing to compare with it is a verdict like any other.
+    let first = step(&[("src/a", "1\n")], 0, 1, 6.0, [Value::Null, Value::Null]);
+    assert_eq!(first, "metric_improved");
+    let second = step(&[("src/b", "1\n")], 0, 1, 5.0, [json!(["a", "b", "c"]), json!(["a", "b"])]);
+    assert_eq!(second, "metric_improved");
+    // Once tests are known, one that names none is compared with nothing, and counts for nothing.
+    let third = step(&[("src/b", "2\n")], 0, 1, 4.0, [Value::Null, Value::Null]);
+    assert_eq!(third, "verifier_failed");
+    // So that what is lost is still seen.
+    let fourth = step(&[("src/b", "3\n")], 13, 0, 0.0, [json!(["x"]), json!([])]);
+    assert_eq!(fourth, "metric_integrity_violation");
+    env.git_loop(&["verify", "fix"]).expect_code(0);
+}
+
+#[test]
 fn a_loop_that_halted_for_a_finding_is_resumed_by_the_next_checkpoint() {
     let env = external("from = \"failures\"");
     let ann = env.key("ann");

@@ -14,7 +14,7 @@ const MAX_DEPTH: usize = 64;
 
 /// A value of a report.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) enum Json {
+pub(crate) enum Json {
     Null,
     Bool(bool),
     /// A whole number from 0 on, written without a fraction or an exponent.
@@ -65,7 +65,7 @@ impl Json {
 
 /// Why a text is no JSON that is read.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct BadJson {
+pub(crate) struct BadJson {
     /// The text ends too early.
     pub cut_off: bool,
     /// The line, counted from 1.
@@ -74,7 +74,7 @@ pub(super) struct BadJson {
 }
 
 /// Reads one value and nothing but white space around it.
-pub(super) fn read(text: &str) -> Result<Json, BadJson> {
+pub(crate) fn read(text: &str) -> Result<Json, BadJson> {
     let mut deserializer = serde_json::Deserializer::from_str(text);
     let value = Depth(0).deserialize(&mut deserializer);
     value.and_then(|value| deserializer.end().map(|()| value)).map_err(|error| BadJson {

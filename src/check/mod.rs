@@ -15,7 +15,7 @@
 pub mod gojson;
 mod ids;
 pub mod jest;
-mod json;
+pub(crate) mod json;
 pub mod junit;
 pub mod libtest;
 pub mod lines;

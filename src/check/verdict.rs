@@ -97,6 +97,9 @@ pub enum CheckProblem {
     /// Its runner stopped early, which that of the baseline did not: fewer tests, and so fewer failures.
     #[error("the check stopped before it had run every test, as it did not on the base")]
     Partial,
+    /// It names no tests, though there are some to compare with: a verdict that left its lists out.
+    #[error("the check names no tests, though those of the base or of green are known")]
+    NamesNoTests,
     /// It gave no metric.
     #[error(transparent)]
     Metric(#[from] MetricProblem),
@@ -117,8 +120,10 @@ pub fn judge(facts: CheckFacts<'_>) -> Judgement {
         (Ok(exit_code), Ok(sets)) => {
             let stopped = facts.baseline.is_some_and(|baseline| !baseline.partial)
                 && sets.as_ref().is_some_and(|sets| sets.partial);
-            let problem = disagreement(exit_code, facts.success_exit_code, facts.from, sets.as_ref());
-            (problem.or(stopped.then_some(CheckProblem::Partial)), sets)
+            let problem = disagreement(exit_code, facts.success_exit_code, facts.from, sets.as_ref())
+                .or(stopped.then_some(CheckProblem::Partial))
+                .or((facts.baseline.is_some() && sets.is_none()).then_some(CheckProblem::NamesNoTests));
+            (problem, sets)
         }
     };
     let (metric, problem) = match (problem, facts.metric) {
@@ -134,7 +139,6 @@ pub fn judge(facts: CheckFacts<'_>) -> Judgement {
     let passing = problem.is_none()
         && facts.success_exit_code.is_none_or(|code| facts.exit_code == Some(code))
         && sets.as_ref().is_none_or(|sets| sets.failed.is_empty() && !sets.partial)
-        && (sets.is_some() || facts.baseline.is_none())
         && lost.is_empty()
         && newly_skipped.is_empty();
     Judgement { metric, sets, passing, problem, lost, newly_skipped }
@@ -372,8 +376,27 @@ mod tests {
         assert_eq!((gone.passing, gone.lost), (false, ids(&["old"])));
         let skipped = with(sets(&["a"], &[], &["b", "old"]));
         assert_eq!((skipped.passing, skipped.newly_skipped), (false, ids(&["b"])));
-        // A baseline with tests, and now no report at all.
-        assert!(!judge(CheckFacts { report: Ok(None), baseline: Some(&baseline), ..green() }).passing);
+    }
+
+    #[test]
+    fn a_verdict_without_its_lists_switches_no_row_off() {
+        let baseline = sets(&["a"], &["b"], &["old"]);
+        let from = MetricSource::Verdict;
+        // Whatever the exit code, and however good the metric: what it lost or broke cannot be told.
+        for (exit_code, metric) in [(0, 0.0), (1, 2.0)] {
+            let unnamed = CheckFacts {
+                exit_code: Some(exit_code),
+                report: Ok(None),
+                metric: Ok(metric),
+                from: &from,
+                baseline: Some(&baseline),
+                ..green()
+            };
+            assert_eq!(problem(unnamed.clone()), CheckProblem::NamesNoTests);
+            // With nothing to be compared with it is a verdict like any other.
+            let judgement = judge(CheckFacts { baseline: None, ..unnamed });
+            assert_eq!((judgement.metric, judgement.problem), (Some(metric), None));
+        }
     }
 
     #[test]

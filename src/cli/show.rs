@@ -245,16 +245,22 @@ fn receipt(text: &mut String, receipt: &Receipt) {
     if guards.guards_intact {
         let _ = writeln!(text, "  guards      intact");
     }
-    let lists = [("drift", &guards.drift), ("blocked", &guards.blocked), ("tampered", &guards.tampered)];
-    for (name, list) in lists {
+    let more = guards.more.unwrap_or_default();
+    let lists = [
+        ("drift", &guards.drift, more.drift),
+        ("blocked", &guards.blocked, more.blocked),
+        ("tampered", &guards.tampered, more.tampered),
+    ];
+    for (name, list, more) in lists {
         for GuardViolation { path, what } in list.iter().take(LISTED) {
             let _ = writeln!(text, "  {name:<11} {}: {}", one_line(path, 200), one_line(what, 200));
         }
-        if list.len() > LISTED {
-            let _ = writeln!(text, "  {:<11} and {} more", "", list.len() - LISTED);
+        let more = more + list.len().saturating_sub(LISTED) as u64;
+        if more > 0 {
+            let _ = writeln!(text, "  {:<11} and {more} more", "");
         }
     }
-    list(text, "outside", &guards.outside, guards.outside.len() as u64);
+    list(text, "outside", &guards.outside, guards.outside.len() as u64 + more.outside);
 }
 
 /// Who signed the verdict of a check that ran elsewhere: the principal, and the key.

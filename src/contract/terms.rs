@@ -142,6 +142,7 @@ fn worker(contract: &Contract) -> Option<String> {
     let sampling = worker.sampling.as_ref();
     let within = |number: Option<f64>, max: f64| number.is_none_or(|number| (0.0..=max).contains(&number));
     unless(names_a_program(&worker.command), "worker.command names no program")
+        .or_else(|| unless(has_no_nul(&worker.command), "worker.command holds a NUL"))
         .or_else(|| {
             unless(Usage::BUILT.contains(&worker.usage), "worker.usage is of a kind that is not built yet")
         })
@@ -164,6 +165,7 @@ fn check_and_metric(contract: &Contract) -> Option<String> {
     let plain = check.format == ReportFormat::None && check.report.is_none();
     let outside = read && plain && metric.repeat == 1 && !contract.roles.verifier.is_empty();
     unless(names_a_program(&check.command), "check.command names no program")
+        .or_else(|| unless(has_no_nul(&check.command), "check.command holds a NUL"))
         .or_else(|| {
             unless(
                 check.report.is_some() == check.format.is_file(),
@@ -244,6 +246,7 @@ fn sandbox(contract: &Contract) -> Option<String> {
 fn setup(contract: &Contract) -> Option<String> {
     let setup = contract.worktree.setup.as_ref()?;
     unless(names_a_program(&setup.command), "worktree.setup.command names no program")
+        .or_else(|| unless(has_no_nul(&setup.command), "worktree.setup.command holds a NUL"))
         .or_else(|| unless(!contract.worktree.warm.is_empty(), "worktree.setup has no worktree.warm to fill"))
         .or_else(|| {
             let plain = !matches!(setup.network, NetworkTerms::Allow(_));
@@ -254,6 +257,7 @@ fn setup(contract: &Contract) -> Option<String> {
 fn holdout(contract: &Contract) -> Option<String> {
     let holdout = contract.holdout.as_ref()?;
     unless(names_a_program(&holdout.command), "holdout.command names no program")
+        .or_else(|| unless(has_no_nul(&holdout.command), "holdout.command holds a NUL"))
         .or_else(|| {
             let fits = holdout.format.is_file() == holdout.report.is_some();
             unless(fits, "holdout.report does not fit its holdout.format")
@@ -290,8 +294,11 @@ fn named(list: &[NamedCommand]) -> bool {
     let names: BTreeSet<&str> = list.iter().map(|entry| entry.name.as_str()).collect();
     let well = |entry: &NamedCommand| {
         let command = match &entry.command {
-            Command::Args(words) => words.first().is_some_and(|program| !program.trim().is_empty()),
-            Command::Shell(line) => !line.trim().is_empty(),
+            Command::Args(words) => {
+                let nul = words.iter().any(|word| word.contains('\0'));
+                words.first().is_some_and(|program| !program.trim().is_empty()) && !nul
+            }
+            Command::Shell(line) => !line.trim().is_empty() && !line.contains('\0'),
         };
         command && !entry.name.trim().is_empty() && entry.name.chars().count() <= 200
     };
@@ -315,6 +322,14 @@ fn names_a_program(command: &CommandLine) -> bool {
     match command {
         CommandLine::Exec(words) => words.first().is_some_and(|program| !program.trim().is_empty()),
         CommandLine::Shell(line) => !line.trim().is_empty(),
+    }
+}
+
+/// No system runs a word with a NUL in it.
+fn has_no_nul(command: &CommandLine) -> bool {
+    match command {
+        CommandLine::Exec(words) => !words.iter().any(|word| word.contains('\0')),
+        CommandLine::Shell(line) => !line.contains('\0'),
     }
 }
 
@@ -416,6 +431,11 @@ mod tests {
             ("limits.unread_diffs", Box::new(|c| c.limits.unread_diffs = Some(101))),
             ("worker.command", Box::new(|c| c.worker.command = CommandLine::Exec(Vec::new()))),
             ("check.command", Box::new(|c| c.check.command = CommandLine::Shell(" ".to_owned()))),
+            ("check.command", Box::new(|c| c.check.command = CommandLine::Shell("a\0".to_owned()))),
+            (
+                "worker.command",
+                Box::new(|c| c.worker.command = CommandLine::Exec(vec!["a".to_owned(), "b\0".to_owned()])),
+            ),
             ("worker.usage", Box::new(|c| c.worker.usage = Usage::Aider)),
             (
                 "worker.reserve_usd",

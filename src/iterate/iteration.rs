@@ -14,10 +14,12 @@ use crate::decide;
 use crate::error::{Error, Kind, Result, ResultExt};
 use crate::git::{Durability, Expect};
 use crate::ledger::append::{EvidenceFile, Move, Tip, draft, write_signed};
-use crate::ledger::observe::{Compared, observe};
+use crate::ledger::fold;
+use crate::ledger::observe::{Capture, Compared, observe};
 use crate::ledger::receipt::{
     ChangesReceipt, CheckReceipt, ContextEntry, CostBasis, CostReceipt, GuardViolation, GuardsReceipt,
-    HoldoutReceipt, LayersReceipt, OutsideReceipt, RECEIPT_SCHEMA, Receipt, SandboxReceipt, WorkerReceipt,
+    HoldoutReceipt, LayersReceipt, NoReport, OutsideReceipt, RECEIPT_SCHEMA, Receipt, SandboxReceipt,
+    WorkerReceipt,
 };
 use crate::ledger::record::{Body, CheckpointBody, HaltedBy, IterationBody, Role};
 use crate::ledger::rederive::{
@@ -83,6 +85,7 @@ impl Draft {
                 tampered: Vec::new(),
                 left_out: Vec::new(),
                 outside: Vec::new(),
+                more: None,
             },
             check: None,
             holdout: None,
@@ -93,6 +96,9 @@ impl Draft {
         }
     }
 }
+
+/// What is wrong with a check whose tests a record, or the state after it, would not hold.
+const TOO_MANY_TESTS: &str = "the check names more tests, or longer names, than a record can hold";
 
 impl Draft {
     /// Takes back what was seen of the check and the holdout: an iteration that is abandoned has neither, nor a file that a verdict
@@ -110,10 +116,10 @@ impl Session<'_> {
         // Before anything is recorded: nobody is to pay for a credential that cannot be had.
         let minted = self.mint()?;
         let announced = self.checkpoint();
-        if announced.is_err() {
+        if !matches!(announced, Ok(Some(_))) {
             self.revoke_left();
         }
-        let (draft, context_text) = announced?;
+        let Some((draft, context_text)) = announced? else { return Ok(()) };
         let number = draft.iteration;
         (self.say)(&format!("{}: iteration {number}: worker", self.id));
         let done = self.attempt(draft, &context_text, minted.as_ref());
@@ -138,12 +144,16 @@ impl Session<'_> {
         fault.map_or(Ok(()), Err)
     }
 
-    /// Announces the iteration: a signed checkpoint, which is also the write-ahead intent.
-    pub(super) fn checkpoint(&mut self) -> Result<(Draft, String)> {
+    /// Announces the iteration: a signed checkpoint, which is also the write-ahead intent. `Ok(None)` if a limit says no at the moment
+    /// that the record would name: then the loop has halted instead.
+    pub(super) fn checkpoint(&mut self) -> Result<Option<(Draft, String)>> {
+        let now = self.now();
+        if self.halt_at_limit(now)? {
+            return Ok(None);
+        }
         let environment_id = self.ahead.borrow_mut().take_environment().unwrap_or_else(random_id);
         let iteration = self.tip.state.iteration + 1;
         let base = self.tip.state.last_green_commit;
-        let now = self.now();
         let left =
             decide::remaining(&self.tip.contract, &self.tip.state, self.tip.state.elapsed_seconds(now));
         let history = self.history()?;
@@ -170,7 +180,7 @@ impl Session<'_> {
         self.append(Body::Checkpoint(body), now, "loop: checkpoint")?;
         let mut draft = Draft::new(self.tip.id, iteration, environment_id, base);
         draft.context = manifest;
-        Ok((draft, text))
+        Ok(Some((draft, text)))
     }
 
     /// Worker, candidate, guards, check.
@@ -320,7 +330,23 @@ impl Session<'_> {
         let green =
             rederive::tests(&context, self.tip.state.counters.green_tests).or_workspace(unreadable)?;
         let compared = Compared { baseline: baseline.as_ref(), green: green.as_ref() };
-        let observed = observe(&self.tip.contract, self.repo.hash_kind(), check_tree, &run.samples, compared);
+        let contract = &self.tip.contract;
+        let mut observed = observe(contract, self.repo.hash_kind(), check_tree, &run.samples, compared);
+        let mut run = run;
+        if !fold::has_room(&self.tip.state, &observed) {
+            if contract.check.external {
+                return Err(Error::refused(TOO_MANY_TESTS).hint("name fewer tests, or with shorter names"));
+            }
+            // As of a report that is too large to be read: the worker gains nothing by it, nor does the run end.
+            run.samples.truncate(1);
+            for sample in &mut run.samples {
+                sample.capture = Capture { no_report: Some(NoReport::TooLarge), ..Capture::default() };
+            }
+            observed = observe(contract, self.repo.hash_kind(), check_tree, &run.samples, compared);
+            if let Some(problem) = &mut observed.receipt.problem {
+                TOO_MANY_TESTS.clone_into(problem);
+            }
+        }
         draft.check = Some(observed.receipt);
         draft.facts.check = Some(observed.evidence);
         draft.evidence.extend(run.into_evidence(observed.tests_json));
@@ -397,8 +423,11 @@ impl Session<'_> {
         }
         let reserved = self.tip.state.checkpoint.as_ref().map_or(MicroUsd::ZERO, |open| open.reservation_usd);
         let journalled = self.journalled(&draft.environment_id);
-        draft.cost.usd = Some(reserved.max(journalled.unwrap_or(MicroUsd::ZERO)));
+        draft.cost.usd = Some(reserved.max(journalled.usd));
         draft.cost.basis = CostBasis::Reserved;
+        // Tokens have no reservation: what was noted of them is all that is known.
+        draft.cost.prompt_tokens = draft.cost.prompt_tokens.or(journalled.prompt_tokens);
+        draft.cost.completion_tokens = draft.cost.completion_tokens.or(journalled.completion_tokens);
     }
 
     /// Decides, and appends the iteration record, the halt record if it halts, and the note, in one transaction.
@@ -428,6 +457,7 @@ impl Session<'_> {
             draft.cost.prompt_tokens.unwrap_or(0).saturating_add(draft.cost.completion_tokens.unwrap_or(0));
         draft.facts.elapsed_seconds = self.tip.state.elapsed_seconds(now);
         let mut receipt = self.receipt(draft);
+        receipt.guards = receipt.guards.bounded();
         draft.facts.hit_deadline = rederive::hit_deadline(&receipt);
         let decision = decide::decide(contract, &self.tip.state, &draft.facts);
         receipt.decision = decision.clone();

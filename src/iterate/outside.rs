@@ -6,14 +6,13 @@ use super::holdout::Held;
 use super::iteration::Draft;
 use super::outcome::{cost_receipt, usage_name};
 use super::session::{Session, SessionOptions};
-use crate::decide::before_start;
 use crate::error::{Error, Result, ResultExt};
 use crate::exit::HaltReason;
 use crate::ledger::append::EvidenceFile;
 use crate::ledger::observe::{Capture, Sample};
 use crate::ledger::outside::{OutsideError, OutsideVerdict, Subject, VERDICT_NAMESPACE};
 use crate::ledger::receipt::OutsideReceipt;
-use crate::ledger::record::{HaltedBy, Record};
+use crate::ledger::record::Record;
 use crate::ledger::rederive::{check_tree_in, judge_tree, only_modes_that_git_writes, outside_run};
 use crate::ledger::state::Phase;
 use crate::oid::Oid;
@@ -77,7 +76,7 @@ impl Session<'_> {
         if !self.may_start()? {
             return Ok(None);
         }
-        let (draft, context) = self.checkpoint()?;
+        let Some((draft, context)) = self.checkpoint()? else { return Ok(None) };
         Ok(Some(Announced {
             checkpoint: draft.checkpoint,
             iteration: draft.iteration,
@@ -154,7 +153,10 @@ impl Session<'_> {
                 if !self.may_start()? {
                     return Ok(None);
                 }
-                self.checkpoint()?.0
+                match self.checkpoint()? {
+                    Some((draft, _)) => draft,
+                    None => return Ok(None),
+                }
             }
         };
         match self.take_brought(draft, rev, brought) {
@@ -183,12 +185,7 @@ impl Session<'_> {
         if self.tip.state.phase == Phase::Halted {
             return Ok(false);
         }
-        let elapsed = self.tip.state.elapsed_seconds(self.now());
-        if let Some(stop) = before_start(&self.tip.contract, &self.tip.state, elapsed) {
-            self.halt(HaltedBy::Limit, stop.halt_reason, stop.limit.as_str())?;
-            return Ok(false);
-        }
-        Ok(true)
+        Ok(!self.halt_at_limit(self.now())?)
     }
 
     /// Refuses what is meant for another iteration, or in a form that the contract does not know.

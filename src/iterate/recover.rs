@@ -13,6 +13,7 @@ use crate::crash;
 use crate::error::{Error, Result, ResultExt};
 use crate::git::{Durability, Expect, RefChange};
 use crate::ledger::load::RecordCommit;
+use crate::ledger::receipt::CostReceipt;
 use crate::ledger::record::{Body, Kind};
 use crate::ledger::rederive::{candidate_message, changes_receipt, fill, guards_receipt, judge_tree};
 use crate::money::MicroUsd;
@@ -194,10 +195,13 @@ impl Session<'_> {
 
     /// Notes what an environment has cost as soon as it is known, so that a crash cannot make it cheaper.
     pub(super) fn journal(&self, draft: &Draft) -> Result<()> {
-        let Some(usd) = draft.cost.usd.filter(|usd| *usd > MicroUsd::ZERO) else { return Ok(()) };
+        let noted = Noted::of(&draft.cost);
+        if noted == Noted::default() {
+            return Ok(());
+        }
         let path = self.journal_path(&draft.environment_id);
         self.repo
-            .write_durably(&path, format!("{}\n", usd.micros()).as_bytes())
+            .write_durably(&path, noted.line().as_bytes())
             .or_workspace(|| format!("{} cannot be written", path.display()))
             .map_err(|error| error.hint("check the free space and who may write there"))?;
         crash::point("cost:journalled");
@@ -205,10 +209,11 @@ impl Session<'_> {
     }
 
     /// What an environment is noted to have cost.
-    pub(super) fn journalled(&self, environment_id: &str) -> Option<MicroUsd> {
-        let text = fs::read_to_string(self.journal_path(environment_id)).ok()?;
-        // Without its end it may be a smaller number.
-        text.strip_suffix('\n')?.parse().ok().map(MicroUsd::from_micros)
+    pub(super) fn journalled(&self, environment_id: &str) -> Noted {
+        fs::read_to_string(self.journal_path(environment_id))
+            .ok()
+            .and_then(|text| Noted::read(&text))
+            .unwrap_or_default()
     }
 
     /// Removes what dead runners noted of environments that are recorded by now; whoever calls this holds the loop's lock.
@@ -232,5 +237,64 @@ impl Session<'_> {
 
     fn journal_path(&self, environment_id: &str) -> PathBuf {
         self.places.private.join(format!("{environment_id}.cost"))
+    }
+}
+
+/// What the runner noted of the cost of an environment: micro-dollars and the two kinds of tokens, each as far as it is known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Noted {
+    pub usd: MicroUsd,
+    pub prompt_tokens: Option<u64>,
+    pub completion_tokens: Option<u64>,
+}
+
+impl Noted {
+    fn of(cost: &CostReceipt) -> Self {
+        let known = |count: Option<u64>| count.filter(|count| *count > 0);
+        Self {
+            usd: cost.usd.unwrap_or(MicroUsd::ZERO),
+            prompt_tokens: known(cost.prompt_tokens),
+            completion_tokens: known(cost.completion_tokens),
+        }
+    }
+
+    fn line(self) -> String {
+        let count = |count: Option<u64>| count.map_or_else(|| "-".to_owned(), |count| count.to_string());
+        format!("{} {} {}\n", self.usd.micros(), count(self.prompt_tokens), count(self.completion_tokens))
+    }
+
+    /// Earlier versions noted the money alone.
+    fn read(text: &str) -> Option<Self> {
+        // Without its end the last number may be a smaller one.
+        let mut words = text.strip_suffix('\n')?.split(' ');
+        let usd = MicroUsd::from_micros(words.next()?.parse().ok()?);
+        let mut count = || words.next().and_then(|word| word.parse().ok());
+        Some(Self { usd, prompt_tokens: count(), completion_tokens: count() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_noted_is_read_back() {
+        let noted = |usd, prompt_tokens, completion_tokens| Noted {
+            usd: MicroUsd::from_micros(usd),
+            prompt_tokens,
+            completion_tokens,
+        };
+        for (noted, line) in [
+            (noted(10_000, Some(90), Some(7)), "10000 90 7\n"),
+            (noted(0, None, Some(7)), "0 - 7\n"),
+            (noted(5, None, None), "5 - -\n"),
+        ] {
+            assert_eq!(noted.line(), line);
+            assert_eq!(Noted::read(line), Some(noted));
+        }
+        assert_eq!(Noted::read("12\n"), Some(noted(12, None, None)));
+        for cut in ["", "\n", "12", "12 90", "12 90 7", "x 1 1\n"] {
+            assert_eq!(Noted::read(cut), None, "{cut:?}");
+        }
     }
 }

@@ -182,14 +182,11 @@ impl<'a> Session<'a> {
                 self.cleaner.wait()?;
                 return Ok(self.interrupted());
             }
-            let elapsed = self.tip.state.elapsed_seconds(self.now());
-            if let Some(stop) = before_start(&self.tip.contract, &self.tip.state, elapsed) {
-                if let Err(error) = self.halt(HaltedBy::Limit, stop.halt_reason, stop.limit.as_str())
-                    && !self.refresh()?
-                {
-                    return Err(error);
-                }
-                continue;
+            match self.halt_at_limit(self.now()) {
+                Ok(false) => {}
+                Ok(true) => continue,
+                Err(error) if !self.refresh()? => return Err(error),
+                Err(_) => continue,
             }
             self.can_record()?;
             let last = options.once || self.tip.state.iteration + 1 >= self.tip.contract.limits.iterations;
@@ -278,8 +275,23 @@ impl<'a> Session<'a> {
 
     /// Appends a halt.
     pub(super) fn halt(&mut self, by: HaltedBy, halt_reason: HaltReason, reason: &str) -> Result<()> {
+        self.halt_at(by, halt_reason, reason, self.now())
+    }
+
+    fn halt_at(&mut self, by: HaltedBy, halt_reason: HaltReason, reason: &str, at: At) -> Result<()> {
         let body = halt_body(&self.tip, by, halt_reason, reason);
-        self.append(Body::Halt(body), self.now(), "loop: halt")
+        self.append(Body::Halt(body), at, "loop: halt")
+    }
+
+    /// Halts the loop if a limit forbids another start at `now`. The clock is read once for the question and for what is recorded of
+    /// it: whoever verifies asks again, at the time of the record.
+    pub(super) fn halt_at_limit(&mut self, now: At) -> Result<bool> {
+        let elapsed = self.tip.state.elapsed_seconds(now);
+        let Some(stop) = before_start(&self.tip.contract, &self.tip.state, elapsed) else {
+            return Ok(false);
+        };
+        self.halt_at(HaltedBy::Limit, stop.halt_reason, stop.limit.as_str(), now)?;
+        Ok(true)
     }
 
     pub(super) fn may_resume(&self, options: SessionOptions) -> bool {

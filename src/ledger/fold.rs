@@ -1,16 +1,19 @@
 //! The fold: state before, one record, state after. Pure; also the law of which record may follow which.
 
+use super::observe::Observed;
 use super::receipt::{CheckReceipt, CostBasis, CostReceipt, Receipt};
 use super::record::{Body, FindingAction, HaltedBy, Kind, Record, Status, Verdict};
 use super::state::{
     Approval, BaselineState, Comprehension, Counters, DueHalt, MODE, MetricIntegrity, OpenCheckpoint,
     OpenFinding, Phase, Regressions, STATE_SCHEMA, SameFailures, Signer, State,
 };
+use crate::canonical::canonical_json;
 use crate::contract::{Class, Contract};
 use crate::decide::{
     BaselineEvidence, Costs, FailingSets, HoldoutVerdict, Outcome, after_baseline, before_start,
 };
 use crate::exit::HaltReason;
+use crate::git::Bound;
 use crate::money::MicroUsd;
 
 /// Why a record may not stand where it stands.
@@ -167,6 +170,11 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
             }
             expect(kind, "iteration", &body.iteration, &(state.iteration + 1))?;
             expect(kind, "base", &body.base, &state.last_green_commit)?;
+            // What a limit forbids is not started, whoever would sign it.
+            if let Some(stop) = before_start(contract, before, before.elapsed_seconds(record.at)) {
+                let why = format!("a limit is reached, `{}`", stop.limit.as_str());
+                return Err(out_of_place(kind, why));
+            }
             state.phase = Phase::Iterating;
             state.counters.started_at.get_or_insert(record.at);
             state.checkpoint = Some(OpenCheckpoint {
@@ -249,6 +257,10 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
             }
             expect_unreleased(&state, kind)?;
             expect(kind, "halt", &Some(body.halt), &state.halt)?;
+            // The pause is no part of the loop's time, and an iteration that went on in it would have had it for nothing.
+            if let Some(open) = &state.checkpoint {
+                return Err(out_of_place(kind, format!("iteration {} is still open", open.iteration)));
+            }
             match state.halt_reason {
                 Some(HaltReason::OperatorStopped | HaltReason::WorkspaceInvalid) => {}
                 Some(HaltReason::HumanRequired) if state.blocking_findings() == 0 => {}
@@ -440,6 +452,29 @@ fn count_iteration(contract: &Contract, state: &mut State, receipt: &Receipt) {
             reason: decision.reason.clone(),
         });
     }
+}
+
+/// Whether `record.json`, `.loop_state.json` and `tests.json` can hold what a check showed of its tests, and then something: who
+/// writes no record that would be too large must know before, and so must what comes after it.
+pub fn has_room(before: &State, observed: &Observed) -> bool {
+    /// For the rest of a record: the lists of the guards are bounded, and empty where there is a check; paths, texts, commands.
+    const OF_RECORD: u64 = 8 << 20;
+    /// For what the records of a whole loop still add.
+    const OF_STATE: u64 = 2 << 20;
+    let size = |text: &str| text.len() as u64;
+    let tests = observed.tests_json.as_ref().map_or(0, |tests| tests.len() as u64);
+    let check = size(&canonical_json(&observed.receipt));
+    // An entry lies six levels deeper in the record than here, in two spaces each.
+    let receipt = &observed.receipt;
+    let entries = [&receipt.lost, &receipt.newly_skipped, &receipt.regressed];
+    let entries = entries.into_iter().chain(&receipt.failures).map(|list| list.len() as u64 + 2).sum::<u64>();
+    if tests > Bound::TESTS.bytes || check + 12 * entries + OF_RECORD > Bound::RECORD.bytes {
+        return false;
+    }
+    let mut after = before.clone();
+    count_failing(&mut after.counters, Some(receipt));
+    after.open_failures.clone_from(&receipt.failures);
+    after.to_bytes().len() as u64 + OF_STATE <= Bound::STATE.bytes
 }
 
 /// Counts what one check's failing set says together with those before it.

@@ -21,6 +21,7 @@ pub(super) fn holdout_fits(contract: &Contract, told: Option<&HoldoutReceipt>) -
     same("holdout.sandbox", &is_allowed(contract, &told.sandbox), &true)?;
     let network = &contract.sandbox.check_network;
     cpus_fit("holdout.sandbox", Some(&told.sandbox), contract.check.cpus)?;
+    same("holdout.run.signal", &(told.run.exit_code.is_some() && told.run.signal.is_some()), &false)?;
     enforced_fits("holdout.sandbox", Some(&told.sandbox), &told.run, network)?;
     same("holdout.failing", &(told.failing.is_some() && terms.format == ReportFormat::None), &false)?;
     same("holdout.problem", &told.problem.is_some(), &(told.verdict == HoldoutVerdict::NoVerdict))?;

@@ -139,6 +139,9 @@ impl Look {
     }
 }
 
+/// What is wrong with runs that have no finite median or noise.
+const TOO_FAR_APART: &str = "the metrics of its runs have no median or no noise that is finite";
+
 /// Says everything about a check that its runs show. There is at least one.
 pub fn observe(
     contract: &Contract,
@@ -158,8 +161,15 @@ pub fn observe(
         Some(if at == 0 { problem.clone() } else { format!("run {}: {problem}", at + 1) })
     });
     let metrics: Vec<f64> = looks.iter().filter_map(|look| look.judgement.metric).collect();
-    let metric = if problem.is_some() { None } else { median(&metrics) };
-    let noise = if metric.is_some() && contract.metric.repeat > 1 { noise(&metrics) } else { None };
+    let middle = median(&metrics).zip(noise(&metrics));
+    // Numbers so large, or so far apart, that no 64-bit float is between them: nothing says what such a metric is better than.
+    let problem = problem.or_else(|| middle.is_none().then(|| TOO_FAR_APART.to_owned()));
+    let (metric, noise) = match middle {
+        Some((metric, noise)) if problem.is_none() => {
+            (Some(metric), (contract.metric.repeat > 1).then_some(noise))
+        }
+        _ => (None, None),
+    };
     let passing = metric.is_some() && looks.iter().all(|look| look.judgement.passing);
     let flaky = problem.is_none() && looks.iter().any(|look| look.verdict() != first.verdict());
     let judgement = &first.judgement;

@@ -235,10 +235,29 @@ pub struct GuardViolation {
     pub what: String,
 }
 
+/// How many entries each list of [`GuardsReceipt`] has in a receipt: as many paths as a worker likes may drift, and the record
+/// that says so must still fit.
+pub const LISTED_GUARDS: usize = 200;
+
+/// How many more of each kind there were than [`GuardsReceipt`] lists.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct Unlisted {
+    /// Of `drift`.
+    pub drift: u64,
+    /// Of `blocked`.
+    pub blocked: u64,
+    /// Of `tampered`.
+    pub tampered: u64,
+    /// Of `left_out`.
+    pub left_out: u64,
+    /// Of `outside`.
+    pub outside: u64,
+}
+
 /// What the guards found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct GuardsReceipt {
-    /// Whether all three lists below are empty.
+    /// Whether the next four lists are empty.
     pub guards_intact: bool,
     /// Check paths that are not what was frozen.
     pub drift: Vec<GuardViolation>,
@@ -250,6 +269,43 @@ pub struct GuardsReceipt {
     pub left_out: Vec<GuardViolation>,
     /// Changed paths outside `paths.mutable`.
     pub outside: Vec<String>,
+    /// How many more there were of each; absent where everything is listed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub more: Option<Unlisted>,
+}
+
+impl GuardsReceipt {
+    /// The same with the first [`LISTED_GUARDS`] entries of each list, and how many more there were.
+    #[must_use]
+    pub fn bounded(mut self) -> Self {
+        fn cut<T>(list: &mut Vec<T>, more: &mut u64) {
+            *more += list.len().saturating_sub(LISTED_GUARDS) as u64;
+            list.truncate(LISTED_GUARDS);
+        }
+        let mut more = self.more.unwrap_or_default();
+        cut(&mut self.drift, &mut more.drift);
+        cut(&mut self.blocked, &mut more.blocked);
+        cut(&mut self.tampered, &mut more.tampered);
+        cut(&mut self.left_out, &mut more.left_out);
+        cut(&mut self.outside, &mut more.outside);
+        self.more = (more != Unlisted::default()).then_some(more);
+        self
+    }
+
+    /// How many refs, config keys or hooks were tampered with.
+    pub fn tampered_count(&self) -> usize {
+        self.tampered.len() + self.more.map_or(0, |more| count(more.tampered))
+    }
+
+    /// How much could not enter the candidate.
+    pub fn left_out_count(&self) -> usize {
+        self.left_out.len() + self.more.map_or(0, |more| count(more.left_out))
+    }
+}
+
+/// A number from a file as one that is compared with 0.
+fn count(number: u64) -> usize {
+    usize::try_from(number).unwrap_or(usize::MAX / 2).min(usize::MAX / 2)
 }
 
 /// The one capture of a check, and what was read from it.

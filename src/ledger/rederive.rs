@@ -9,8 +9,8 @@ use super::observe::{
 };
 use super::outside::{OutsideError, OutsideVerdict, Subject};
 use super::receipt::{
-    ChangesReceipt, CheckReceipt, CostBasis, GuardViolation, GuardsReceipt, NoReport, RECEIPT_SCHEMA,
-    Receipt, RunReceipt, SandboxReceipt,
+    ChangesReceipt, CheckReceipt, ContextEntry, CostBasis, GuardViolation, GuardsReceipt, LISTED_GUARDS,
+    NoReport, RECEIPT_SCHEMA, Receipt, RunReceipt, SandboxReceipt, Unlisted,
 };
 use super::record::{Body, EvidenceEntry, IterationBody, Record, Role};
 use super::state::State;
@@ -22,7 +22,7 @@ use crate::decide::{
     Evidence, decide, decides_without_check, remaining, reservation, target_met, wants_holdout,
     wants_holdout_of_base,
 };
-use crate::escape::escape_path;
+use crate::escape::{escape_path, unescape_path};
 use crate::git::{Bound, ObjectError, Repo, TreesInMemory};
 use crate::guard::tree::Mode;
 use crate::guard::{self, DiffError, TreeJudgement};
@@ -138,6 +138,7 @@ pub fn rederive(
             let elapsed = context.before.elapsed_seconds(record.at);
             same("remaining", &body.remaining, &remaining(context.contract, context.before, elapsed))?;
             same("reservation_usd", &body.reservation_usd, &reservation(context.contract, context.before))?;
+            same("context", &body.context.iter().all(is_context), &true)?;
             let allowed = &context.contract.sandbox.allowed;
             same("adapter", &allowed.iter().any(|adapter| adapter.as_str() == body.adapter), &true)?;
             Ok(None)
@@ -167,6 +168,12 @@ fn iteration(
     if contract.worker.costs_nothing() {
         same("receipt.cost.usd", &receipt.cost.usd, &Some(MicroUsd::ZERO))?;
     }
+    if receipt.cost.basis == CostBasis::Reserved {
+        // Only what was never heard of again is charged a guess, and no less than was announced.
+        same("receipt.abandoned", &receipt.abandoned.is_some(), &true)?;
+        let reserved = context.before.checkpoint.as_ref().map(|open| open.reservation_usd);
+        same("receipt.cost.usd", &receipt.cost.usd.max(reserved), &receipt.cost.usd)?;
+    }
     consistent(contract, receipt)?;
     holdout_fits(contract, receipt.holdout.as_ref())?;
     requests_fit(contract, &receipt.sandbox)?;
@@ -186,7 +193,7 @@ fn iteration(
         elapsed_seconds: context.before.elapsed_seconds(record.at),
         abandoned: receipt.abandoned.is_some(),
         hit_deadline: hit_deadline(receipt),
-        tampered: receipt.guards.tampered.len(),
+        tampered: receipt.guards.tampered_count(),
         holdout: receipt.holdout.as_ref().map(|holdout| holdout.verdict),
         ..Evidence::default()
     };
@@ -197,6 +204,7 @@ fn iteration(
         let judged = judge_tree(context.repo, context.guards, receipt.base, tree)?;
         only_modes_that_git_writes(candidate, &judged)?;
         let guards = guards_receipt(&judged, &receipt.guards.tampered, &receipt.guards.left_out);
+        let guards = as_listed(guards, &receipt.guards);
         same("guards", &receipt.guards, &guards)?;
         same("changes", &receipt.changes, &changes_receipt(&judged))?;
         fill(&mut derived, &judged, &guards);
@@ -207,7 +215,8 @@ fn iteration(
             expected: "a candidate, or a reason in `abandoned`".to_owned(),
         });
     } else {
-        same("guards", &receipt.guards, &without_candidate(&receipt.guards))?;
+        let guards = as_listed(without_candidate(&receipt.guards), &receipt.guards);
+        same("guards", &receipt.guards, &guards)?;
         same("changes", &receipt.changes, &ChangesReceipt { count: 0, paths: Vec::new() })?;
     }
     if let Some(check) = &receipt.check {
@@ -240,6 +249,18 @@ fn iteration(
     kept_whole(context, &body.evidence)?;
     same("decision", &receipt.decision, &decision)?;
     Ok(derived)
+}
+
+/// Whether an entry of a context could be one: a path as paths are written, and a SHA-256.
+fn is_context(entry: &ContextEntry) -> bool {
+    let sha256 = entry.content_sha256.as_bytes();
+    let digits = sha256.iter().all(|digit| matches!(digit, b'0'..=b'9' | b'a'..=b'f'));
+    sha256.len() == 64 && digits && unescape_path(&entry.path).is_ok_and(|path| !path.is_empty())
+}
+
+/// Whether a run ended in one way: by itself with an exit code, or by a signal.
+fn ended_once(field: &'static str, run: &RunReceipt) -> Result<(), RederiveError> {
+    same(field, &(run.exit_code.is_some() && run.signal.is_some()), &false)
 }
 
 /// What old repositories have is kept; nothing new is made in another way than git makes it.
@@ -321,7 +342,21 @@ fn without_candidate(guards: &GuardsReceipt) -> GuardsReceipt {
         drift: Vec::new(),
         blocked: Vec::new(),
         outside: Vec::new(),
+        more: None,
     }
+}
+
+/// What the guards found as `told` may list it: all of it, as it was once written, or the first of each and how many more. What only
+/// the runner saw it may have cut as well.
+fn as_listed(found: GuardsReceipt, told: &GuardsReceipt) -> GuardsReceipt {
+    let Some(said) = told.more else { return found };
+    let seen = |list: &[GuardViolation], more: u64| if list.len() == LISTED_GUARDS { more } else { 0 };
+    let mut listed = found.bounded();
+    let mut more = listed.more.unwrap_or_default();
+    more.tampered += seen(&told.tampered, said.tampered);
+    more.left_out += seen(&told.left_out, said.left_out);
+    listed.more = (more != Unlisted::default()).then_some(more);
+    listed
 }
 
 /// Whether what a receipt says of its runs fits the contract and itself. That it was so is the runner's word; that it
@@ -330,6 +365,7 @@ fn consistent(contract: &Contract, receipt: &Receipt) -> Result<(), RederiveErro
     let sandbox = &contract.sandbox;
     if let Some(worker) = &receipt.worker {
         same("worker.agent", &worker.agent, &contract.worker.agent)?;
+        ended_once("worker.run.signal", &worker.run)?;
         same("worker.run.command", &fits(&contract.worker.command, &worker.run.command), &true)?;
         let failed = worker.run.ended != "itself" || worker.run.exit_code != Some(0);
         same("worker.failure", &worker.failure.is_some(), &failed)?;
@@ -373,7 +409,9 @@ fn check_fits(
     enforced: Option<&Enforcement>,
 ) -> Result<(), RederiveError> {
     same("check.run.command", &fits(&contract.check.command, &check.run.command), &true)?;
+    ended_once("check.run.signal", &check.run)?;
     for one in &check.runs {
+        ended_once("check.runs.run.signal", &one.run)?;
         same("check.runs.run.command", &one.run.command, &check.run.command)?;
     }
     cpus_fit("sandbox.check", enforced, contract.check.cpus)?;
@@ -419,7 +457,9 @@ pub(super) fn enforced_fits(
             !matches!(enforced.network, NetworkEnforced::Host | NetworkEnforced::AllowNamespace)
         }
     };
-    let fits = network && (enforced.filesystem || enforced.adapter == Adapter::None);
+    // Landlock has had a number from its first version on.
+    let version = enforced.landlock_abi.map_or(enforced.adapter != Adapter::Landlock, |abi| abi > 0);
+    let fits = network && version && (enforced.filesystem || enforced.adapter == Adapter::None);
     same(field, &fits, &true)
 }
 
@@ -490,7 +530,7 @@ pub fn check_tree_in(trees: &gix::Repository, guards: &Guards, tree: Oid) -> Res
 /// Puts what the guards found into the evidence.
 pub fn fill(evidence: &mut Evidence, judged: &TreeJudgement, guards: &GuardsReceipt) {
     evidence.drifted = judged.drift.len();
-    evidence.blocked_paths = judged.blocked.len() + guards.left_out.len();
+    evidence.blocked_paths = judged.blocked.len() + guards.left_out_count();
     evidence.outside = judged.outside.len();
     evidence.unchanged = judged.unchanged;
 }
@@ -520,6 +560,7 @@ pub fn guards_receipt(
         blocked,
         tampered: tampered.to_vec(),
         left_out: left_out.to_vec(),
+        more: None,
         outside: judged.outside.iter().map(|path| escape_path(path.as_bstr())).collect(),
     }
 }

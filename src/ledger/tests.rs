@@ -174,6 +174,7 @@ fn body(contract: &Contract, state: &State, next: &Next, seq: u64, at: At) -> Bo
                     tampered: Vec::new(),
                     left_out: Vec::new(),
                     outside: Vec::new(),
+                    more: None,
                 },
                 check: Some(check(*failing)),
                 holdout: None,
@@ -261,6 +262,64 @@ fn record(contract: &Contract, state: &State, next: &Next, seq: u64) -> Record {
         actor: Actor { principal: principal.to_owned(), key: principal.to_owned(), role: Role::Runner },
         body,
     }
+}
+
+/// The state after these records, each of which must fit.
+fn after(contract: &Contract, list: &[Next]) -> (State, u64) {
+    list.iter().fold((begin(contract), 0), |(state, seq), next| {
+        let record = record(contract, &state, next, seq + 1);
+        (fold(contract, &state, &record).expect("it fits"), seq + 1)
+    })
+}
+
+#[test]
+fn what_a_limit_forbids_is_not_started_whoever_signs_it() {
+    let contract = contract();
+    let (state, seq) = after(&contract, &[Next::Baseline(3)]);
+    let at = record(&contract, &state, &Next::Checkpoint, seq + 1).at;
+    let started = |ago: i64| At::from_seconds(at.seconds() - ago);
+    let reason = |change: &dyn Fn(&mut State)| {
+        let mut state = state.clone();
+        change(&mut state);
+        let record = record(&contract, &state, &Next::Checkpoint, seq + 1);
+        fold(&contract, &state, &record).err().map(|error| error.to_string())
+    };
+    let micros = MicroUsd::from_micros;
+    // Each limit on both sides. Ten iterations, a dollar, of which the next start reserves ten cents.
+    assert_eq!(reason(&|_| {}), None);
+    assert_eq!(reason(&|state| state.cumulative_usd = micros(900_000)), None);
+    assert_eq!(reason(&|state| state.counters.tokens = 1000), None);
+    assert_eq!(reason(&|state| state.counters.started_at = started(599)), None);
+    assert_eq!(reason(&|state| state.iteration = 9), None);
+    let stops: [(&str, &dyn Fn(&mut State)); 6] = [
+        ("cost_limit", &|state| state.counters.unknown_costs = 1),
+        ("cost_limit", &|state| state.cumulative_usd = micros(900_001)),
+        ("cost_limit", &|state| state.counters.tokens = 1001),
+        ("deadline", &|state| state.counters.started_at = started(600)),
+        ("iteration_limit", &|state| state.iteration = 10),
+        ("blocked_finding", &|state| {
+            let next = Next::Finding { block: true, resolve: false };
+            let finding = record(&contract, state, &next, seq);
+            *state = fold(&contract, state, &finding).expect("it fits");
+        }),
+    ];
+    for (limit, change) in stops {
+        let why = reason(change).unwrap_or_default();
+        assert!(why.contains(&format!("a limit is reached, `{limit}`")), "{limit}: {why}");
+    }
+}
+
+#[test]
+fn nothing_is_resumed_while_an_iteration_is_open() {
+    let contract = contract();
+    let stopped = [Next::Baseline(3), Next::Checkpoint, Next::Halt(HaltedBy::Operator)];
+    let (state, seq) = after(&contract, &stopped);
+    let resume = record(&contract, &state, &Next::Resume, seq + 1);
+    let why = fold(&contract, &state, &resume).expect_err("an iteration is open").to_string();
+    assert!(why.contains("iteration 1 is still open"), "{why}");
+    // Once it is closed the loop may go on.
+    let closed = Next::Iteration { failing: 3, cost: 0, abandoned: true };
+    after(&contract, &[&stopped[..], &[closed, Next::Resume]].concat());
 }
 
 proptest! {

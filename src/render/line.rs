@@ -45,8 +45,9 @@ pub fn iteration_line(contract: &Contract, receipt: &Receipt) -> String {
             // What nobody meant to change comes first: it is what can be helped.
             let litter = guards.outside.iter().find(|path| is_litter(path));
             let _ = write!(text, ": {}", one_line(litter.unwrap_or(first), 100));
-            if guards.outside.len() > 1 {
-                let others = plural(guards.outside.len() as u64 - 1, "other path", "other paths");
+            let count = guards.outside.len() as u64 + guards.more.map_or(0, |more| more.outside);
+            if count > 1 {
+                let others = plural(count - 1, "other path", "other paths");
                 let _ = write!(text, " and {others}");
             }
             if litter.is_some() {

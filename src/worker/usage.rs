@@ -5,17 +5,17 @@
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 
+use crate::check::json::{self, Json};
 use crate::check::nearest;
 use crate::error::Error;
-use crate::money::MicroUsd;
+use crate::money::{MicroUsd, MoneyError};
 
-/// A larger cost of one run is a mistake, most likely of the unit.
+/// A larger cost of one run counts as this one: it is over any limit, and no sum of such overflows.
 const MAX_USD: MicroUsd = MicroUsd::from_micros(1_000_000_000 * 1_000_000);
 
-/// A larger number of tokens of one run is a mistake too; it also keeps sums far from the end of 64 bits.
-const MAX_TOKENS: u64 = 1_000_000_000_000;
+/// A larger number of tokens of one run counts as this one: the first that is over any limit.
+const MAX_TOKENS: u64 = 1_000_000_000_001;
 
 /// How a worker tells what it used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize, JsonSchema)]
@@ -138,42 +138,52 @@ pub fn parse(kind: UsageKind, _worker_stdout: &[u8], evidence_json: Option<&[u8]
     }
 }
 
-/// The `cost` of an evidence file.
-fn cost(evidence: Option<&[u8]>) -> Result<Value, String> {
+/// The `cost` of an evidence file. One that says a thing twice says nothing.
+fn cost(evidence: Option<&[u8]>) -> Result<Json, String> {
     let bytes = evidence.ok_or("the worker wrote no evidence file")?;
-    let mut evidence: Value =
-        serde_json::from_slice(bytes).map_err(|error| format!("the evidence file is not JSON: {error}"))?;
-    match evidence.get_mut("cost").map(Value::take) {
-        None | Some(Value::Null) => Err("the evidence file has no `cost`".to_owned()),
-        Some(cost @ Value::Object(_)) => Ok(cost),
+    let text =
+        std::str::from_utf8(bytes).map_err(|error| format!("the evidence file is not UTF-8: {error}"))?;
+    let evidence = json::read(text).map_err(|bad| format!("the evidence file is not JSON: {}", bad.why))?;
+    match evidence.get("cost") {
+        None | Some(Json::Null) => Err("the evidence file has no `cost`".to_owned()),
+        Some(cost @ Json::Map(_)) => Ok(cost.clone()),
         Some(_) => Err("`cost` of the evidence file is not an object".to_owned()),
     }
 }
 
-fn from_cost(cost: &Value) -> Usage {
+fn from_cost(cost: &Json) -> Usage {
     let mut problems = Vec::new();
     let mut field = |name: &str| match cost.get(name) {
-        None | Some(Value::Null) => {
+        None | Some(Json::Null) => {
             problems.push(format!("`cost.{name}` is absent"));
             None
         }
         Some(value) => Some(value),
     };
     let (prompt, completion, usd) = (field("prompt_tokens"), field("completion_tokens"), field("usd"));
-    let mut tokens = |name: &str, value: Option<&Value>| {
-        let count = value?.as_u64().filter(|count| *count <= MAX_TOKENS);
-        if count.is_none() {
-            problems.push(format!("`cost.{name}` is not a number of tokens"));
+    let mut tokens = |name: &str, value: Option<&Json>| {
+        #[allow(clippy::cast_precision_loss, reason = "what matters is that it is far too large")]
+        let too_many = match value? {
+            Json::Count(count) if *count < MAX_TOKENS => return Some(*count),
+            Json::Count(_) => true,
+            Json::Number(number) => *number >= MAX_TOKENS as f64,
+            _ => false,
+        };
+        if too_many {
+            // Unknown it would be no limit's business until the next start.
+            problems.push(format!("`cost.{name}` is {MAX_TOKENS} or more, and counts as that"));
+            return Some(MAX_TOKENS);
         }
-        count
+        problems.push(format!("`cost.{name}` is not a number of tokens"));
+        None
     };
     let prompt_tokens = tokens("prompt_tokens", prompt);
     let completion_tokens = tokens("completion_tokens", completion);
-    let usd = usd.and_then(|value| match MicroUsd::from_json(value) {
-        Ok(usd) if usd <= MAX_USD => Some(usd),
-        Ok(_) => {
-            problems.push(format!("`cost.usd` is more than {MAX_USD}"));
-            None
+    let usd = usd.and_then(|value| match money(value) {
+        Ok(usd) if usd < MAX_USD => Some(usd),
+        Ok(_) | Err(MoneyError::TooLarge) => {
+            problems.push(format!("`cost.usd` is {MAX_USD} or more, and counts as that"));
+            Some(MAX_USD)
         }
         Err(error) => {
             problems.push(format!("`cost.usd`: {error}"));
@@ -186,6 +196,16 @@ fn from_cost(cost: &Value) -> Usage {
         usd,
         basis: if usd.is_some() { Basis::Reported } else { Basis::Unknown },
         problem: if problems.is_empty() { None } else { Some(problems.join("; ")) },
+    }
+}
+
+/// An amount written as a number or as a string that holds one.
+fn money(value: &Json) -> Result<MicroUsd, MoneyError> {
+    match value {
+        Json::Count(dollars) => MicroUsd::from_decimal(&dollars.to_string()),
+        Json::Number(dollars) => MicroUsd::from_f64(*dollars),
+        Json::Text(text) => MicroUsd::from_decimal(text),
+        _ => Err(MoneyError::Syntax),
     }
 }
 
@@ -222,7 +242,7 @@ mod tests {
             }
         );
         assert_eq!(cost(r#"{"usd": "0.1"}"#).usd, Some(MicroUsd::from_micros(100_000)));
-        assert_eq!(cost(r#"{"usd": 1000000000}"#).usd, Some(MAX_USD));
+        assert_eq!(cost(r#"{"usd": 999999999}"#).usd, Some(MicroUsd::from_micros(999_999_999_000_000)));
     }
 
     #[test]
@@ -269,24 +289,12 @@ mod tests {
 
     #[test]
     fn impossible_amounts_are_unknown() {
-        for usd in [
-            "-1",
-            "-0.01",
-            "1000000000.000001",
-            "1e300",
-            "1e400",
-            "\"NaN\"",
-            "\"inf\"",
-            "\"$1\"",
-            "true",
-            "{}",
-            "[1]",
-        ] {
+        for usd in ["-1", "-0.01", "-1e300", "1e400", "\"NaN\"", "\"inf\"", "\"$1\"", "true", "{}", "[1]"] {
             let usage = cost(&format!(r#"{{"prompt_tokens": 1, "completion_tokens": 1, "usd": {usd}}}"#));
             assert_eq!((usage.usd, usage.basis), (None, Basis::Unknown), "{usd}");
             assert!(usage.problem.is_some(), "{usd}");
         }
-        for tokens in ["-1", "1.5", "\"1\"", "1000000000001", "true"] {
+        for tokens in ["-1", "1.5", "\"1\"", "-1e30", "true"] {
             let usage = cost(&format!(r#"{{"prompt_tokens": {tokens}, "completion_tokens": 2, "usd": 1}}"#));
             assert_eq!((usage.prompt_tokens, usage.completion_tokens), (None, Some(2)), "{tokens}");
             assert_eq!(usage.basis, Basis::Reported);
@@ -294,6 +302,36 @@ mod tests {
         }
         // What is known of the tokens stays known.
         assert_eq!(cost(r#"{"prompt_tokens": 7}"#).prompt_tokens, Some(7));
+    }
+
+    #[test]
+    fn an_amount_far_over_any_limit_is_no_unknown_one() {
+        for usd in ["1000000000", "1000000000.000001", "1e18", "1e300", "\"1e999\"", "18446744073709551616"] {
+            let usage = cost(&format!(r#"{{"prompt_tokens": 1, "completion_tokens": 1, "usd": {usd}}}"#));
+            assert_eq!((usage.usd, usage.basis), (Some(MAX_USD), Basis::Reported), "{usd}");
+            assert!(usage.problem.unwrap().contains("counts as that"), "{usd}");
+        }
+        for tokens in ["1000000000001", "18446744073709551615", "18446744073709551616", "1e30"] {
+            let usage = cost(&format!(r#"{{"prompt_tokens": {tokens}, "completion_tokens": 2, "usd": 1}}"#));
+            assert_eq!(
+                (usage.prompt_tokens, usage.completion_tokens),
+                (Some(MAX_TOKENS), Some(2)),
+                "{tokens}"
+            );
+        }
+        assert_eq!(cost(r#"{"prompt_tokens": 1000000000000}"#).prompt_tokens, Some(1_000_000_000_000));
+    }
+
+    #[test]
+    fn what_is_said_twice_is_not_known() {
+        for evidence in [
+            r#"{"cost": {"usd": 5}, "cost": {"usd": 0}}"#,
+            r#"{"cost": {"usd": 5, "usd": 0}}"#,
+            r#"{"cost": {"usd": 0}, "more": {"a": 1, "a": 1}}"#,
+        ] {
+            let usage = json(evidence);
+            assert_eq!((usage.usd, usage.basis), (None, Basis::Unknown), "{evidence}");
+        }
     }
 
     #[test]

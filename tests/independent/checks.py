@@ -1,5 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """A check derived again from its evidence (format.md: Check, What verify checks, 13; report-formats.md: When a check passes)."""
+import math
+
 import names
 import reports
 import tables
@@ -28,7 +30,8 @@ class Check:
 
     def one(self, run, no_report, suffix, external=None):
         """One run: problem, metric, passing, tests, and what it lacks of the reference's tests."""
-        out = {"problem": None, "metric": None, "passing": False, "tests": None, "lost": [], "newly_skipped": []}
+        out = {"problem": None, "metric": None, "passing": False, "tests": None, "lost": [], "newly_skipped": [],
+               "alone": True}
         if run["ended"] != "itself" or run["exit_code"] is None or run["signal"] is not None:
             out["problem"] = "it did not end by itself"
             return out
@@ -39,14 +42,19 @@ class Check:
             return out
         self._compare(out)
         tests, success = out["tests"], run["exit_code"] == self.terms["check"]["success_exit_code"]
-        out["problem"] = self._problem(tests, success)
+        out["problem"] = "every test was skipped" if reports.none_ran(tests) else self._contradiction(success, tests)
         if out["problem"] is None:
             try:
                 out["metric"] = self._metric(tests, run, told, suffix)
             except Bad as error:
                 out["problem"] = "no metric: %s" % error
-        comparable = self.reference is None or tests is not None
-        out["passing"] = success and not (tests and (tests["failed"] or tests["partial"])) and comparable and \
+        # Whether it has a problem without regard to the reference.
+        out["alone"] = out["problem"] is not None
+        if not out["alone"] and self.reference is not None:
+            out["problem"] = self._incomparable(tests)
+        if out["problem"] is not None:
+            out["metric"] = None
+        out["passing"] = success and not (tests and (tests["failed"] or tests["partial"])) and \
             not out["lost"] and not out["newly_skipped"] and out["problem"] is None
         return out
 
@@ -77,12 +85,13 @@ class Check:
             out["lost"] = byte_order(t for t in names_of(reference) if t not in seen)
         out["newly_skipped"] = byte_order(t for t in tests["skipped"] if t in ran)
 
-    def _problem(self, tests, success):
-        if reports.none_ran(tests):
-            return "every test was skipped"
-        if tests and tests["partial"] and self.reference is not None and not self.reference["partial"]:
+    def _incomparable(self, tests):
+        """Why it cannot be compared with the reference (report-formats.md: When a check passes)."""
+        if tests is None:
+            return "it names no tests, and there is a reference"
+        if tests["partial"] and not self.reference["partial"]:
             return "it is partial, and the reference is not"
-        return self._contradiction(success, tests)
+        return None
 
     def _contradiction(self, success, tests):
         """The table of exit code and report (report-formats.md: When a check passes)."""
@@ -133,8 +142,8 @@ class Check:
         """check.runs: as many as the contract says, or the last one has a problem."""
         if not samples or any(samples[0][key] != told[key] for key in ("run", "no_report", "report")):
             raise Bad("check.runs does not begin with the check's own run")
-        if any(one["problem"] for one in found[:-1]) or len(found) > repeat or \
-                (len(found) < repeat and not found[-1]["problem"]):
+        if any(one["alone"] for one in found[:-1]) or len(found) > repeat or \
+                (len(found) < repeat and not found[-1]["alone"]):
             raise Bad("check.runs has not as many runs as it must")
         for place, (sample, one) in enumerate(zip(samples, found), 1):
             if (sample["report"] is None) != (sample["no_report"] is not None):
@@ -153,13 +162,15 @@ class Check:
         metric = noise = None
         if problem is None:
             metric = median([one["metric"] for one in found])
-            if self.terms["metric"]["repeat"] > 1:
-                noise = Float(median([abs(one["metric"] - metric) for one in found]))
-            metric = Float(metric)
-        verdicts = {(one["passing"], sha256(one["tests"]) if one["tests"] else None) for one in found
-                    if not one["problem"]}
-        return {"problem": problem, "metric": metric, "noise": noise, "passing": all(one["passing"] for one in found),
-                "flaky": len(verdicts) > 1, "partial": bool(tests and tests["partial"]),
+            noise = median([abs(one["metric"] - metric) for one in found])
+            if not math.isfinite(metric) or not math.isfinite(noise):
+                problem, metric, noise = "the median or the noise is not finite", None, None
+            else:
+                metric, noise = Float(metric), Float(noise) if self.terms["metric"]["repeat"] > 1 else None
+        verdicts = {(one["passing"], sha256(one["tests"]) if one["tests"] else None) for one in found}
+        return {"problem": problem, "metric": metric, "noise": noise,
+                "passing": problem is None and all(one["passing"] for one in found),
+                "flaky": problem is None and len(verdicts) > 1, "partial": bool(tests and tests["partial"]),
                 "counts": {k: len(tests[k]) for k in ("passed", "failed", "skipped")} if tests else None,
                 "failures": tests["failed"] if tests else None,
                 "collected": sha256(byte_order(names_of(tests))) if tests else None,

@@ -104,6 +104,8 @@ def _checkpoint(terms, state, record, body):
     need(state["baseline"] is not None or terms["check"]["external"], "a checkpoint before the baseline")
     need(body["iteration"] == state["iteration"] + 1, "the checkpoint's iteration")
     need(body["base"] == state["last_green_commit"], "the checkpoint's base is not green")
+    reached = rules.before_start(terms, state, seconds(record["at"]))
+    need(reached is None, "a checkpoint, and a limit is reached: %s" % (reached,))
     state["phase"] = "iterating"
     if state["counters"]["started_at"] is None:
         state["counters"]["started_at"] = record["at"]
@@ -171,6 +173,7 @@ def _blocks(state):
 def _resume(_terms, state, record, body):
     need(state["phase"] == "halted" and body["halt"] == state["halt"], "nothing to resume")
     _unreleased(state)
+    need(state["checkpoint"] is None, "an iteration is still open")
     need(state["halt_reason"] in RESUMABLE, "this halt is not resumed")
     need(state["halt_reason"] != "human_required" or not _blocks(state), "a finding blocks")
     counters = state["counters"]

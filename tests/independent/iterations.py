@@ -5,15 +5,17 @@ import re
 import checks
 import guards as trees
 import hosts
+import names
 import rules
 import signatures
 import tables
-from canonical import there
+from canonical import micro, there
 from messages import candidate_message
 from paths import escape_path
 from records import need
 
-GUARDS = ("drift", "blocked", "tampered", "left_out")
+GUARDS = names.GUARDS[:4]
+LISTED = names.LISTED
 
 
 def same_command(told, wanted):
@@ -31,6 +33,8 @@ def sandbox_fits(terms, told, network, cpus=None):
     need(told["network"] != "host" or network == "host", "the host's network where the contract does not say so")
     need(told["network"] != "allow-namespace" or network != "none", "a list of hosts where the contract says none")
     need(told["adapter"] == "none" or told["filesystem"], "the file system is not closed")
+    need(told["landlock_abi"] != 0 and (told["adapter"] != "landlock" or told["landlock_abi"] is not None),
+         "landlock_abi is %r" % told["landlock_abi"])
     need(told.get("cpus") == cpus, "cpus is %r, the contract says %r" % (told.get("cpus"), cpus))
 
 
@@ -45,10 +49,16 @@ def sandboxes(terms, told, runs):
         hosts.check_requests(told[place + "_requests"], network, told[place], place + "_requests")
 
 
+def ended_once(run):
+    """A run ended with an exit code or by a signal, not both."""
+    need(run["exit_code"] is None or run["signal"] is None, "a run with an exit code and a signal")
+
+
 def check_command(terms, check):
     """The command is the contract's, and the same for all runs."""
     runs = [check["run"]] + [sample["run"] for sample in check["runs"]]
     for run in runs:
+        ended_once(run)
         need(same_command(run["command"], terms["check"]["command"]), "the check's command is another")
         need(run["command"] == runs[0]["command"], "the runs of the check have different commands")
 
@@ -56,6 +66,7 @@ def check_command(terms, check):
 def holdout_fits(terms, told):
     """A holdout that was run fits the contract, and its verdict follows."""
     holdout = terms["holdout"]
+    ended_once(told["run"])
     need(same_command(told["run"]["command"], holdout["command"]), "the holdout's command is another")
     sandbox_fits(terms, told["sandbox"], terms["sandbox"]["check_network"], terms["check"].get("cpus"))
     checks.check_holdout(holdout, told)
@@ -110,6 +121,9 @@ class Iteration:
         need((cost["basis"] == "none") == (usage == "none"), "cost.basis is none exactly if usage is")
         need(cost["basis"] != "none" or cost["usd"] == "0.000000", "a cost of a worker that costs nothing")
         need((cost["basis"] == "unknown") == (cost["usd"] is None), "cost.basis is unknown exactly if usd is null")
+        if cost["basis"] == "reserved":
+            need(self.receipt["abandoned"] is not None, "cost.basis is reserved, and it was not abandoned")
+            need(micro(cost["usd"]) >= micro(self.before["checkpoint"]["reservation_usd"]), "less than was reserved")
 
     def worker(self):
         terms, worker, outside = self.terms, self.receipt["worker"], self.receipt["outside"]
@@ -123,6 +137,7 @@ class Iteration:
             return
         need(worker["agent"] == terms["worker"]["agent"], "the worker's agent")
         run = worker["run"]
+        ended_once(run)
         need(same_command(run["command"], terms["worker"]["command"]), "the worker's command is another")
         fine = run["ended"] == "itself" and run["exit_code"] == 0
         need((worker["failure"] is None) == fine, "worker.failure does not fit how it ended")
@@ -136,19 +151,33 @@ class Iteration:
         changes = receipt["changes"]
         if receipt["candidate"] is None:
             need(not (guards["drift"] or guards["blocked"] or guards["outside"]), "guards without a candidate")
+            self.guards_listed({key: [] for key in ("drift", "blocked", "outside")})
             need(changes["count"] == 0 and not changes["paths"], "changes without a candidate")
             return {}
         self.candidate_commit()
         found, changed, repair = trees.derive(self.repo, self.terms, self.terms["base"]["tree"], self.green_tree,
                                               receipt["candidate_tree"])
-        for key, value in found.items():
-            told = guards[key] if key == "outside" else [{k: e[k] for k in ("path", "what")} for e in guards[key]]
-            need(told == value, "guards.%s is %r, derived: %r" % (key, told, value))
+        self.guards_listed(found)
         paths = [escape_path(p) for p in sorted(changed)]
         need(changes["count"] == len(paths) and changes["paths"] == paths[:200], "changes")
         wide = trees.newly_wide(changed)
         need(wide is None, "the candidate has a file that newly has the mode 100664")
         return repair
+
+    def guards_listed(self, found):
+        """All that was found is listed, or the first of each and how many more (format.md: The receipt, guards)."""
+        guards = self.receipt["guards"]
+        more = guards["more"] if there(guards, "more") else None
+        if more:
+            need(any(more[key] for key in names.GUARDS), "guards.more of nothing")
+            need(all(len(guards[key]) <= LISTED for key in ("tampered", "left_out")), "guards lists too many")
+            need(all(not more[key] or len(guards[key]) == LISTED for key in ("tampered", "left_out")), "guards.more")
+        for key, value in found.items():
+            told = guards[key] if key == "outside" else [{k: e[k] for k in ("path", "what")} for e in guards[key]]
+            if more:
+                need(more[key] == max(0, len(value) - LISTED), "guards.more.%s" % key)
+                value = value[:LISTED]
+            need(told == value, "guards.%s is %r, derived: %r" % (key, told, value))
 
     def candidate_commit(self):
         """format.md: Candidates."""

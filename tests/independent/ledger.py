@@ -11,9 +11,10 @@ import reports
 import rules
 import signatures
 from canonical import Bad, dump, load, micro, there, usd
+from paths import unescape_path
 from records import Record, need, read_terms
 
-ENVIRONMENT = re.compile(r"[0-9a-f]{16}")
+ENVIRONMENT, SHA256 = re.compile(r"[0-9a-f]{16}"), re.compile(r"[0-9a-f]{64}")
 
 
 class Fault(Bad):
@@ -195,6 +196,8 @@ class Ledger:
     def checkpoint(self, record, before):
         body, left = record.body, record.body["remaining"]
         need(body["adapter"] in self.terms["sandbox"]["allowed"], "an adapter that the contract does not allow")
+        for entry in body["context"]:
+            need(unescape_path(entry["path"]) and SHA256.fullmatch(entry["content_sha256"]), "context of any text")
         wanted = rules.remaining(self.terms, before, record.at)
         told = {key: micro(left[key]) if key == "usd" else left[key] for key in wanted}
         need(told == wanted, "remaining is %r, derived: %r" % (told, wanted))

@@ -16,6 +16,10 @@ ROLES = ("approver", "runner", "operator", "reviewer", "promoter", "verifier", "
 SIGNING_ROLES = ROLES[:5]
 STATUSES = ("active", "awaiting_review", "succeeded", "stopped", "blocked")
 
+# format.md: The receipt, guards
+GUARDS = ("drift", "blocked", "tampered", "left_out", "outside")
+LISTED = 200
+
 # format.md: Run, Check, Sandbox, Holdout
 ENDED = ("itself", "timed_out", "deadline", "idle_timeout", "output_limit", "disk_limit", "interrupted")
 NO_REPORT = ("not_written", "too_large", "planted", "frozen_changed")

@@ -98,7 +98,8 @@ class Tables:
     def _receipt(self):
         violations = array(obj([("path", string), ("what", string)]))
         guards = obj([("guards_intact", boolean), ("drift", violations), ("blocked", violations),
-                      ("tampered", violations), ("left_out", violations), ("outside", STRINGS)])
+                      ("tampered", violations), ("left_out", violations), ("outside", STRINGS),
+                      ("more", Absent(obj([(name, integer()) for name in names.GUARDS])))])
         decision = obj([("outcome", enum("accept", "reject", "blocked")),
                         ("status", enum("accept", "reject", "awaiting_review", "stopped", "blocked")),
                         ("reason", string), ("outcome_reason", string), ("improved", boolean),

@@ -28,6 +28,7 @@ def _command(command, what):
     """`exec` has a program, a `shell` line is not only white space; in `lasting` an array or a string."""
     if isinstance(command, dict):
         command = command.get("exec", command.get("shell"))
+    _need("\0" not in "".join(command), "%s holds a NUL" % what)
     if isinstance(command, str):
         _need(command.strip(WHITE), "%s is an empty line" % what)
     else:
