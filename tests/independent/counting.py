@@ -2,7 +2,7 @@
 """What an iteration adds to the counters, and failing sets (format.md: The fold; decision.md: Failing sets)."""
 import copy
 
-from canonical import byte_order, micro, seconds, sha256, there, usd
+from canonical import U64, byte_order, micro, seconds, sha256, there, usd
 
 
 def loop_time(state, at):
@@ -96,7 +96,7 @@ def _count_cost(terms, state, counters, cost):
             costs = counters["costs"]
             counters["costs"] = {"known": costs["known"] + 1, "sum": usd(micro(costs["sum"]) + amount),
                                  "squares": str(int(costs["squares"]) + amount * amount)}
-    counters["tokens"] += sum(count or 0 for count in counts)
+    counters["tokens"] = min(U64, counters["tokens"] + sum(count or 0 for count in counts))
 
 
 def _count_regressions(counters, regressed):

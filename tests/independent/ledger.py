@@ -6,6 +6,7 @@ import checks
 import fold
 import guards as trees
 import iterations
+import regexes
 import renewals
 import reports
 import rules
@@ -139,6 +140,11 @@ class Ledger:
         need(tree == terms["base"]["tree"], "the base commit has another tree")
         trees.check_frozen(self.repo, terms, tree)
         need(record.tree[b"frozen"][1] == terms["frozen"]["tree"], "frozen/ is not the frozen tree")
+        try:
+            if terms["metric"]["pattern"] is not None:
+                regexes.compiled(terms["metric"]["pattern"])
+        except reports.Unchecked as note:
+            self.notes.add("%s: metric.pattern: %s" % (self.name, note))
 
     # --- step 12
 
