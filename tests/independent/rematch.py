@@ -288,7 +288,7 @@ class Program:
     def last(self, text):
         """The last of all matches, each of which begins where the one before ends; not empty at that very place."""
         if self.tables and not text.isascii() and any(unicodedata.category(char) == "Cn" for char in text):
-            raise Unchecked("a line with characters that this version of Unicode does not know")
+            raise Unchecked("a metric's pattern on a line with characters that this version of Unicode does not know")
         found, at = None, 0
         while at <= len(text):
             match = self.search(text, at)
