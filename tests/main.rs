@@ -35,6 +35,7 @@ mod output;
 mod places;
 mod power;
 mod preflight;
+mod readers;
 mod review;
 #[cfg(target_os = "linux")]
 mod sandboxes;

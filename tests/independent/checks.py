@@ -21,17 +21,19 @@ def names_of(tests):
 class Check:
     """Derives the fields of a check, compared with the tests of the baseline and of green."""
 
-    def __init__(self, terms, files, baseline, green, _notes=None):
+    def __init__(self, terms, files, baseline, green):
         self.terms, self.files, self.green = terms, files, green
+        self.notes = []  # what is not checked
         # The reference: the baseline's tests, or, where it has none, green's; the baseline itself has none.
         self.reference = baseline if baseline is not None else green
 
     # --- one run
 
-    def one(self, run, no_report, suffix, external=None):
+    def one(self, sample, suffix, external=None):
         """One run: problem, metric, passing, tests, and what it lacks of the reference's tests."""
         out = {"problem": None, "metric": None, "passing": False, "tests": None, "lost": [], "newly_skipped": [],
                "alone": True}
+        run, no_report = sample["run"], sample["no_report"]
         if run["ended"] != "itself" or run["exit_code"] is None or run["signal"] is not None:
             out["problem"] = "it did not end by itself"
             return out
@@ -48,6 +50,8 @@ class Check:
                 out["metric"] = self._metric(tests, run, told, suffix)
             except Bad as error:
                 out["problem"] = "no metric: %s" % error
+            except reports.Unchecked as note:
+                self._believe(out, sample, note)
         # Whether it has a problem without regard to the reference.
         out["alone"] = out["problem"] is not None
         if not out["alone"] and self.reference is not None:
@@ -57,6 +61,16 @@ class Check:
         out["passing"] = success and not (tests and (tests["failed"] or tests["partial"])) and \
             not out["lost"] and not out["newly_skipped"] and out["problem"] is None
         return out
+
+    def _believe(self, out, sample, note):
+        """Take the metric, or that there is none, for what is told; all else of the run is checked."""
+        self.notes.append(str(note))
+        if sample["problem"] is None and sample["metric"] is None:
+            raise Bad("a run without a problem and without a metric")
+        explained = self.reference is not None and self._incomparable(out["tests"]) is not None
+        out["metric"] = sample["metric"]
+        if sample["problem"] is not None and not explained:
+            out["problem"] = "what is told of the metric"
 
     def _tests(self, no_report, suffix, external):
         """(tests or None, metric_value of a verdict) of a report that is whole; Bad if it is not."""
@@ -129,10 +143,10 @@ class Check:
     def derive(self, told, external=None):
         """The fields that the check must have, from what is told of its runs."""
         repeat = self.terms["metric"]["repeat"]
-        samples = told["runs"] if repeat > 1 else [{"run": told["run"], "no_report": told["no_report"]}]
+        samples = told["runs"] if repeat > 1 else [told]
         if repeat == 1 and told["runs"]:
             raise Bad("check.runs is not empty")
-        found = [self.one(sample["run"], sample["no_report"], "-%d" % n if n > 1 else "", external)
+        found = [self.one(sample, "-%d" % n if n > 1 else "", external)
                  for n, sample in enumerate(samples, 1)]
         if repeat > 1:
             self._runs(told, samples, found, repeat)

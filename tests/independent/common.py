@@ -100,5 +100,10 @@ def read_json(data):
 
 
 def is_count(value):
-    """A JSON number without sign, fraction and exponent."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 0
+    """A JSON number without sign, fraction and exponent that fits in 64 bits."""
+    return isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= U64
+
+
+def ascii_lower(text):
+    """The letters from A to Z in lower case, and no others."""
+    return text.encode("utf-8", "surrogatepass").lower().decode("utf-8", "surrogatepass")

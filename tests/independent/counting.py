@@ -2,7 +2,7 @@
 """What an iteration adds to the counters, and failing sets (format.md: The fold; decision.md: Failing sets)."""
 import copy
 
-from canonical import byte_order, micro, seconds, sha256, there, usd
+from canonical import U64, byte_order, micro, seconds, sha256, there, usd
 
 
 def loop_time(state, at):
@@ -90,13 +90,13 @@ def _count_cost(terms, state, counters, cost):
         counters["unknown_costs"] += 1
     if cost["usd"] is not None:
         amount = micro(cost["usd"])
-        state["cumulative_usd"] = usd(micro(state["cumulative_usd"]) + amount)
+        state["cumulative_usd"] = usd(min(U64, micro(state["cumulative_usd"]) + amount))
         if reported:
             counters["largest_usd"] = usd(max(amount, micro(counters["largest_usd"])))
             costs = counters["costs"]
-            counters["costs"] = {"known": costs["known"] + 1, "sum": usd(micro(costs["sum"]) + amount),
-                                 "squares": str(int(costs["squares"]) + amount * amount)}
-    counters["tokens"] += sum(count or 0 for count in counts)
+            counters["costs"] = {"known": costs["known"] + 1, "sum": usd(min(U64, micro(costs["sum"]) + amount)),
+                                 "squares": str(min(2 ** 128 - 1, int(costs["squares"]) + amount * amount))}
+    counters["tokens"] = min(U64, counters["tokens"] + sum(count or 0 for count in counts))
 
 
 def _count_regressions(counters, regressed):

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """JUnit XML (report-formats.md: junit)."""
 from canonical import Bad
-from common import FAILED, PASSED, SKIPPED, Tests, number
+from common import FAILED, PASSED, SKIPPED, Tests, ascii_lower, number
 from xmltext import Reader
 
 _FAILS = ("failure", "error", "flakyFailure", "flakyError", "rerunFailure", "rerunError")
@@ -75,7 +75,7 @@ class _Junit:
         attributes, elements = self.case["attributes"], self.case["elements"]
         self.case = None
         tags = [tag for tag, _ in elements]
-        words = [attributes.get(key, "").lower() for key in ("status", "result")]
+        words = [ascii_lower(attributes.get(key, "")) for key in ("status", "result")]
         failed = any(tag in _FAILS for tag in tags) or any(word in _FAIL_WORDS for word in words)
         skipped = any(tag in _SKIPS for tag in tags) or any(word in _SKIP_WORDS for word in words)
         todo = any(tag in _SKIPS and more.get("type") == "todo" for tag, more in elements)

@@ -6,6 +6,7 @@ import checks
 import fold
 import guards as trees
 import iterations
+import regexes
 import renewals
 import reports
 import rules
@@ -139,6 +140,11 @@ class Ledger:
         need(tree == terms["base"]["tree"], "the base commit has another tree")
         trees.check_frozen(self.repo, terms, tree)
         need(record.tree[b"frozen"][1] == terms["frozen"]["tree"], "frozen/ is not the frozen tree")
+        try:
+            if terms["metric"]["pattern"] is not None:
+                regexes.compiled(terms["metric"]["pattern"])
+        except reports.Unchecked as note:
+            self.notes.add("%s: metric.pattern: %s" % (self.name, note))
 
     # --- step 12
 
@@ -186,11 +192,9 @@ class Ledger:
         for number, sample in enumerate(check["runs"], 1):
             name = "report" + ("-%d" % number if number > 1 else "")
             need(record.evidence.get(name) == sample["report"], "evidence/%s is not that of its run" % name)
-        try:
-            wanted = checks.Check(self.terms, files, baseline, green).derive(check, external)
-        except reports.Unchecked as note:
-            self.notes.add("%s: check of %s: %s" % (self.name, record.oid, note))
-            return
+        derived = checks.Check(self.terms, files, baseline, green)
+        wanted = derived.derive(check, external)
+        self.notes.update("%s: check of %s: %s" % (self.name, record.oid, note) for note in derived.notes)
         checks.compare_check(check, wanted, lambda data: self.repo.id_of("blob", data))
 
     def checkpoint(self, record, before):

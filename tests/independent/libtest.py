@@ -6,7 +6,7 @@ from canonical import Bad
 from common import FAILED, PASSED, SKIPPED, Tests, number, text_lines
 from paths import WHITE
 
-_HASH = re.compile(r"(.*)-[0-9a-f]{16}", re.S)
+_HASH = re.compile(r"(.+)-[0-9a-fA-F]{16}", re.S)
 _WORDS = ("passed", "failed", "ignored", "measured")
 _FAILED = re.compile(r"error: (?:test|doctest|bench) failed, to rerun pass .*", re.S)
 
@@ -26,15 +26,15 @@ def _binary(line):
     if not line.startswith("     Running "):
         return None
     rest = line[13:]
-    if rest.startswith("`") and rest.endswith("`") and len(rest) > 1:
-        words = [word for word in rest[1:-1].split(" ") if word and "=" not in word]
+    if rest.startswith("`"):
+        words = [word for word in rest[1:].rstrip("`").split(" ") if "=" not in word]
         name, hashed = _file(words[0]) if words else ("", False)
         return (name, None, False) if hashed else None
     if rest.endswith(")") and "(" in rest:
         source, _, path = rest[:-1].rpartition("(")
-        source = source.strip(WHITE)
-        source = source[9:] if source.startswith("unittests") else source
-        return _file(path)[0], source.strip(WHITE) or None, False
+        source = source.rstrip(WHITE)
+        source = source[9:].lstrip(WHITE) if source.startswith("unittests") else source
+        return _file(path)[0], source or None, False
     name, hashed = _file(rest)
     return (name, None, False) if hashed else None
 
@@ -42,7 +42,7 @@ def _binary(line):
 def _outcome(text):
     """0 to 3 for passed, failed, ignored and measured; None if the text is no outcome."""
     text = text.rstrip(WHITE)
-    text = re.sub(r" <[^<>]*>$", "", text).rstrip(WHITE)
+    text = text.rpartition(" <")[0] if text.endswith(">") and " <" in text else text
     if text == "ok":
         return 0
     if text in ("FAILED", "FAILED (time limit exceeded)"):
@@ -55,17 +55,19 @@ def _outcome(text):
 def _counts(line):
     """(ok or FAILED, the four numbers) of a result line, else None."""
     match = re.fullmatch(r"test result: (ok|FAILED)\. (.*)", line, re.S)
-    found = {}
+    found = []
     for part in match.group(2).split("; ") if match else []:
         digits, _, word = part.partition(" ")
-        if word in _WORDS and number(digits) is not None and word not in found:
-            found[word] = number(digits)
-    return (match.group(1), [found[word] for word in _WORDS]) if len(found) == 4 else None
+        if word in _WORDS:
+            found.append((word, number(digits)))
+    if len(found) != 4 or any(count is None for _, count in found):
+        return None
+    return match.group(1), [dict(found).get(word, 0) for word in _WORDS]
 
 
 class _Libtest:
     def __init__(self):
-        self.results, self.names = [], set()
+        self.results, self.names = [], {}
         self.binary, self.source, self.quiet, self.failed_here = None, None, False, False
         self.announced, self.error, self.failed, self.listed = False, False, False, False
         self.run = None
@@ -100,7 +102,7 @@ class _Libtest:
             raise Bad("contradiction: a result line outside of a run")
         elif _FAILED.fullmatch(line):
             self.heard()
-            if not self.failed_here:
+            if self.binary is not None and not self.failed_here:
                 raise Bad("contradiction: a binary failed that reported no failure")
             self.failed, self.binary, self.failed_here = True, None, False
         elif _is_list(line):
@@ -120,14 +122,11 @@ class _Libtest:
             # Doc tests are `crate::file - item`: they share no name with a binary.
             self.binary = name
             return
-        if name in self.names and source:
-            name = "%s (%s)" % (name, source)
-        plain, count = name, 1
-        while name in self.names:
-            count += 1
-            name = "%s #%d" % (plain, count)
-        self.names.add(name)
-        self.binary = name
+        count = self.names[name] = self.names.get(name, 0) + 1
+        if count > 1 and source is not None:
+            name = "%s (%s)" % (name, source.replace("\\", "/"))
+            count = self.names[name] = self.names.get(name, 0) + 1
+        self.binary = name if count == 1 else "%s #%d" % (name, count)
 
     def inside(self, line):
         run, result = self.run, _counts(line)
@@ -151,7 +150,7 @@ class _Libtest:
                 self.result(name, outcome)
         elif run["left"] == 0 and line in ("failures:", "successes:"):
             run["captured"] = True
-        elif line.startswith("test "):
+        elif line.startswith("test ") and not line.startswith("test result: "):
             self.test(line[5:])
 
     def test(self, text):
@@ -160,7 +159,7 @@ class _Libtest:
         name, dots, rest = text.partition(" ... ")
         if not dots:
             return
-        outcome = _outcome(rest)
+        name, outcome = name.rstrip(WHITE), _outcome(rest)
         if outcome is None:
             self.run["open"] = name
         else:
@@ -176,12 +175,13 @@ class _Libtest:
         else:  # at most one of the three is dropped: each is looked for at the end of what is printed
             name = re.sub(r"( \(line [0-9]+\)) - compile(?: fail)?$", r"\1", name)
         match = re.fullmatch(r"(.*) \(line ([0-9]+)\)", name, re.S)
-        if match:
+        if match and number(match.group(2)) is not None:
             name, line = match.group(1), int(match.group(2))
             name = name[:-2] if name.endswith(" -") else name
         if not name or "\ufffd" in name:
             raise Bad("malformed: a name is empty or not UTF-8")
-        self.results.append((self.binary, name, line, (PASSED, FAILED, SKIPPED, PASSED)[kind]))
+        name = name if self.binary is None else "%s::%s" % (self.binary, name)
+        self.results.append((name, line, (PASSED, FAILED, SKIPPED, PASSED)[kind]))
 
     # --- the end
 
@@ -191,23 +191,23 @@ class _Libtest:
         self.heard()
         if self.error and not self.announced:
             raise Bad("incomplete: an error, and no tests")
-        if self.failed and not any(outcome == FAILED for _, _, _, outcome in self.results):
+        if self.failed and not any(outcome == FAILED for _, _, outcome in self.results):
             raise Bad("contradiction: a binary failed, and no test did")
         out = Tests(bounded=False)
         examples = {}
-        for binary, name, line, _ in self.results:
+        for name, line, _ in self.results:
             if line is not None:
-                examples.setdefault((binary, name), set()).add(line)
-        for binary, name, line, outcome in self.results:
-            place = sorted(examples[(binary, name)]).index(line) + 1 if line is not None else 1
-            name = name if place == 1 else "%s #%d" % (name, place)
-            out.add(name if binary is None else "%s::%s" % (binary, name), outcome)
+                examples.setdefault(name, set()).add(line)
+        for name, line, outcome in self.results:
+            place = sorted(examples[name]).index(line) + 1 if line is not None else 1
+            out.add(name if place == 1 else "%s #%d" % (name, place), outcome)
         out.partial = self.failed and not self.listed
         return out
 
 
 def _is_list(line):
-    return bool(re.fullmatch(r"error: [0-9]+ targets? failed:", line))
+    match = re.fullmatch(r"error: ([0-9]+) targets? failed:", line)
+    return match is not None and number(match.group(1)) is not None
 
 
 def parse(data):

@@ -9,7 +9,7 @@ from paths import WHITE
 _COUNTED = ("passed", "failed", "error", "errors", "skipped", "xfailed", "xpassed", "deselected", "warning", "warnings",
             "rerun", "subtests passed")
 _SIX = ("passed", "failed", "errors", "skipped", "xfailed", "xpassed")
-_LAST = re.compile(r"(no tests ran|[0-9]+ [a-z ]+(?:, [0-9]+ [a-z ]+)*) in [0-9]+\.[0-9]+s(?: \([^)]*:[^)]*\))?")
+_TIME = re.compile(r"([0-9]+)\.([0-9]+)s(?: \(.*:.*\))?", re.S)
 _STOP = re.compile(r"(?:xdist\.dsession\.Interrupted: )?stopping after ([0-9]+) failures")
 # What a line of the summary is counted as, and its outcome.
 _RESULTS = {"PASSED": ("passed", PASSED), "XPASS": ("xpassed", PASSED), "FAILED": ("failed", FAILED),
@@ -19,12 +19,13 @@ _SUBTESTS = {"SUBFAILED": "failed", "SUBFAIL": "failed", "SUBSKIPPED": "skipped"
 
 def _last_counts(text):
     """The counts of a last line, or None."""
-    match = _LAST.fullmatch(text)
-    if not match:
+    front, _, time = text.rpartition(" in ")
+    match = _TIME.fullmatch(time)
+    if not match or number(match.group(1)) is None or number(match.group(2)) is None:
         return None
     counts, twice = {}, None
-    for part in match.group(1).split(", ") if match.group(1) != "no tests ran" else []:
-        digits, word = part.split(" ", 1)
+    for part in front.split(", ") if front != "no tests ran" else []:
+        digits, _, word = part.partition(" ")
         if word not in _COUNTED or number(digits) is None:
             return None
         word = "errors" if word == "error" else word
@@ -100,7 +101,9 @@ class _Summary:
 
     def skip(self, times, place):
         path = place.split(": ")[0]
-        path = _checked(_without_addresses(re.sub(r":[0-9]+$", "", path.rstrip(":"))))
+        front, colon, line = path.rstrip(":").rpartition(":")
+        path = front if colon and number(line) is not None else path.rstrip(":")
+        path = _checked(_without_addresses(path))
         self.bytes += times * len(path)
         if self.bytes > ALL_IDS:
             raise Bad("contradiction: the ids take too much room")
@@ -109,10 +112,10 @@ class _Summary:
     def subtest(self, word, rest):
         if rest.startswith("[") and "]" in rest:
             rest = rest[rest.index("]") + 1:]
-        rest = rest.lstrip(" ")
+        rest = rest.lstrip(WHITE)
         if rest.startswith("(") and ") " in rest:
             rest = rest[rest.index(") ") + 2:]
-        rest = rest.lstrip(" ")
+        rest = rest.lstrip(WHITE)
         folded = self.folded(rest) if word == "SUBSKIPPED" else None
         self.count(_SUBTESTS[word], folded[0] if folded else 1)
         if _SUBTESTS[word] == "failed":

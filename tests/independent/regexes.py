@@ -1,77 +1,29 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Patterns of the regex crate as Python's (metrics.md: regex; format.md: Ranges, metric.pattern).
+"""Patterns of the regex crate (metrics.md: regex, The meaning of a pattern; format.md: Ranges, metric.pattern).
 
-A pattern is parsed by the crate's syntax, so that one that it refuses is refused, and written anew for Python's `re`; both take the
-leftmost match and the first alternative. What Python has no word for (scripts, bytes that are no text) raises Unchecked.
+A pattern is read by the crate's syntax into a tree, which rematch.py runs. What the crate refuses is Bad; what is not known here (names
+of scripts, flags that leave Unicode) raises Unchecked.
 """
 import functools
 import re
-import sys
-import unicodedata
 
+import charsets
 from canonical import Bad
 from paths import WHITE
+from rematch import Program, Unchecked
 
-_POSIX = {"alnum": "0-9A-Za-z", "alpha": "A-Za-z", "ascii": "\\x00-\\x7f", "blank": "\\t ", "cntrl": "\\x00-\\x1f\\x7f",
-          "digit": "0-9", "graph": "!-~", "lower": "a-z", "print": " -~", "punct": "!-/:-@\\[-`{-~",
-          "space": "\\t\\n\\v\\f\\r ", "upper": "A-Z", "word": "0-9A-Za-z_", "xdigit": "0-9A-Fa-f"}
 _CHARS = {"a": "\a", "f": "\f", "t": "\t", "n": "\n", "r": "\r", "v": "\v"}
-_META = "\\.+*?()|[]{}^$#&-~/ !\"%',:;=@_`<>"
-_BOUNDS = {"b": r"\b", "B": r"\B", "A": r"\A", "z": r"\Z", "b{start}": r"(?<!\w)(?=\w)", "b{end}": r"(?<=\w)(?!\w)",
-           "b{start-half}": r"(?<!\w)", "b{end-half}": r"(?!\w)", "<": r"(?<!\w)(?=\w)", ">": r"(?<=\w)(?!\w)"}
-_CATEGORIES = {"letter": "L", "mark": "M", "number": "N", "punctuation": "P", "symbol": "S", "separator": "Z", "other": "C",
-               "uppercaseletter": "Lu", "lowercaseletter": "Ll", "decimalnumber": "Nd", "digit": "Nd"}
-
-
-class Unchecked(Exception):
-    """This cannot be derived here; it is told as not checked."""
-
-
-class _Set:
-    """Code points of a class."""
-
-    def __init__(self, codes=()):
-        self.codes = set(codes)
-
-    def python(self, negated):
-        parts, codes = [], sorted(self.codes)
-        start = 0
-        for place in range(len(codes)):
-            if place + 1 == len(codes) or codes[place + 1] != codes[place] + 1:
-                parts.append("\\U%08x-\\U%08x" % (codes[start], codes[place]))
-                start = place + 1
-        if not parts:
-            return "[\\U00000000-\\U0010ffff]" if negated else "(?!)"
-        return "[" + ("^" if negated else "") + "".join(parts) + "]"
-
-
-@functools.lru_cache(maxsize=64)
-def _codes(python):
-    """All code points that a class of Python matches."""
-    found = re.compile(python)
-    return frozenset(code for code in range(sys.maxunicode + 1) if found.match(chr(code)))
-
-
-@functools.lru_cache(maxsize=64)
-def _category(name):
-    key = re.sub(r"[\s_-]", "", name).lower()
-    key = key.split("=")[-1] if key.startswith(("gc=", "generalcategory=")) else key
-    if key == "any":
-        return frozenset(range(sys.maxunicode + 1))
-    if key == "ascii":
-        return frozenset(range(128))
-    short = _CATEGORIES.get(key, name if re.fullmatch(r"[A-Z][a-z]?", name) else None)
-    if short is None:
-        raise Unchecked("the class \\p{%s} of a metric's pattern" % name)
-    return frozenset(code for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code)).startswith(short))
-
-
-_PERL = {"d": r"\d", "w": r"\w", "s": "[" + WHITE + "]"}
+_LOOKS = {"A": "start", "z": "end", "b": "b", "B": "B", "<": "b{start}", ">": "b{end}"}
+_BOUNDS = ("start", "end", "start-half", "end-half")
+_OPERATORS = {"&&": charsets.intersection, "--": charsets.difference,
+              "~~": lambda a, b: charsets.difference(charsets.union(a, b), charsets.intersection(a, b))}
+# Levels of groups, classes and repetitions: the crate nests 250 deep, where each of these is several.
+_DEEPEST = 60
 
 
 class _Parser:
     def __init__(self, text):
-        self.text, self.at, self.names, self.groups, self.verbose, self.active = text, 0, [], 0, False, ""
+        self.text, self.at, self.names, self.flags, self.depth, self.tables = text, 0, [], frozenset(), 0, False
 
     # --- characters
 
@@ -88,16 +40,31 @@ class _Parser:
         self.at += 1
         return char
 
-    def space(self):
-        """Skip white space and comments under the flag x."""
-        while self.verbose and self.peek():
-            if self.peek() in WHITE:
-                self.at += 1
-            elif self.peek() == "#":
-                end = self.text.find("\n", self.at)
-                self.at = len(self.text) if end < 0 else end
+    def take(self, text):
+        """Skip a text if it is what follows."""
+        found = self.text.startswith(text, self.at)
+        self.at += len(text) if found else 0
+        return found
+
+    def behind_space(self, at):
+        """The place behind white space and comments, which the flag x allows."""
+        while "x" in self.flags and self.text[at:at + 1]:
+            if self.text[at] in WHITE:
+                at += 1
+            elif self.text[at] == "#":
+                end = self.text.find("\n", at)
+                at = len(self.text) if end < 0 else end + 1
             else:
-                return
+                break
+        return at
+
+    def space(self):
+        self.at = self.behind_space(self.at)
+
+    def go_in(self, levels=1):
+        self.depth += levels
+        if self.depth > _DEEPEST:
+            raise Unchecked("a metric's pattern that nests this deep")
 
     # --- the whole
 
@@ -109,10 +76,9 @@ class _Parser:
 
     def alternatives(self):
         out = [self.sequence()]
-        while self.peek() == "|":
-            self.at += 1
+        while self.take("|"):
             out.append(self.sequence())
-        return "|".join(out)
+        return ("alt", out) if len(out) > 1 else out[0]
 
     def sequence(self):
         out = []
@@ -120,229 +86,292 @@ class _Parser:
             self.space()
             char = self.peek()
             if not char or char in "|)":
-                return "".join(out)
-            if char in "*+?" or (char == "{" and not out):
-                self.refuse("a repetition of nothing")
-            flags = re.match(r"\(\?([a-zA-Z-]+)\)", self.text[self.at:])
-            if flags:
-                # They hold for all up to the end of the group, in its other alternatives too.
-                self.at += len(flags.group())
-                self.active = self.flags(flags.group(1))
-                continue
-            part = self.repeated(self.atom())
-            out.append("(?%s:%s)" % (self.active, part) if self.active else part)
-
-    def flags(self, text):
-        on, _, off = text.partition("-")
-        if not text or text.endswith("-") or len(set(on + off)) != len(on + off) or set(on + off) - set("imsRUux"):
-            self.refuse("its flags")
-        if set("UR") & set(on + off) or "u" in off:
-            raise Unchecked("the flags %s of a metric's pattern" % text)
-        if "x" in on + off:
-            self.verbose = "x" in on
-        on, off = ("".join(f for f in part if f in "ims") for part in (on, off))
-        return on + ("-" + off if off else "")
-
-    def repeated(self, atom):
-        while True:
-            self.space()
-            char = self.peek()
-            if char and char in "*+?":
-                count = self.next()
-            elif char == "{":
-                count = self.counted()
+                return ("cat", [one for one in out if one is not None])
+            if char in "*+?{":
+                if not out or out[-1] is None:
+                    self.refuse("a repetition of nothing")
+                out[-1] = self.repeated(out[-1])
             else:
-                return atom
-            lazy = ""
-            self.space()
-            if self.peek() == "?":
-                lazy = self.next()
-            atom = "(?:%s%s%s)" % (atom, count, lazy)
+                out.append(self.atom())
+
+    def repeated(self, tree):
+        char = self.next()
+        low, high = {"*": (0, None), "+": (1, None), "?": (0, 1), "{": (None, None)}[char]
+        if char == "{":
+            low, high = self.counted()
+        greedy = not self.take("?")
+        inner, levels = tree, 1
+        while inner[0] == "rep":
+            inner, levels = inner[1], levels + 1
+        self.go_in(levels)
+        self.depth -= levels
+        return ("rep", tree, low, high, greedy == ("U" not in self.flags))
 
     def counted(self):
-        match = re.match(r"\{\s*([0-9]+)\s*(?:(,)\s*([0-9]*)\s*)?\}", self.text[self.at:])
-        if not match:
+        """(low, high or None) behind a `{`."""
+        low = self.decimal()
+        high = low
+        self.space()
+        if self.take(","):
+            self.space()
+            high = None if self.peek() == "}" else self.decimal()
+            if high is None and self.peek() != "}":
+                self.refuse("a counted repetition")
+        if low is None or not self.take("}") or (high is not None and high < low):
             self.refuse("a counted repetition")
-        low, high = int(match.group(1)), match.group(3)
-        if (high and int(high) < low) or max(low, int(high or 0)) >= 2 ** 32:
+        self.space()
+        return low, high
+
+    def decimal(self):
+        """Digits, also with white space around; None if there are none."""
+        digits = ""
+        while self.peek() and self.peek() in WHITE:
+            self.at += 1
+        while self.peek() and self.peek() in "0123456789":
+            digits += self.next()
+            self.space()
+        while self.peek() and self.peek() in WHITE:
+            self.at += 1
+        if digits and int(digits) >= 2 ** 32:
             self.refuse("a counted repetition")
-        self.at += len(match.group())
-        return "{%d}" % low if not match.group(2) else "{%d,%s}" % (low, high)
+        return int(digits) if digits else None
 
     # --- one thing
+
+    def set(self, found):
+        """A class as a tree, with what the flag i adds."""
+        return ("set", self.cased(found))
+
+    def cased(self, found):
+        if "i" not in self.flags:
+            return found
+        self.tables = self.tables or any(high > 0x7F for _, high in found)
+        return charsets.any_case(found)
 
     def atom(self):
         char = self.next()
         if char == "(":
             return self.group()
         if char == "[":
-            found, negated = self.klass()
-            return found.python(negated)
+            self.at -= 1
+            return ("set", self.klass())
         if char == ".":
-            return "."
+            ends = charsets.pairs("\n\n\r\r" if "R" in self.flags else "\n\n")
+            return ("set", charsets.ALL if "s" in self.flags else charsets.negation(ends))
         if char in "^$":
-            return {"^": "^", "$": "$"}[char]
+            many = "m" in self.flags and "R" in self.flags
+            return ("look", {"^": "start", "$": "end"}[char] + (" of line" if many else ""))
         if char == "\\":
-            return self.escape()
-        return re.escape(char)
+            kind, what = self.escape()
+            return self.set(what) if kind == "literal" else ("set", what) if kind == "class" else (kind, what)
+        return self.set(charsets.pairs(char * 2))
 
     def group(self):
-        verbose, active, name = self.verbose, self.active, None
-        self.active = ""
-        if self.peek() == "?":
-            match = re.match(r"\?(?:P?<([^>]*)>|([a-zA-Z-]*):)", self.text[self.at:])
-            if not match:
-                self.refuse("a group")
-            self.at += len(match.group())
-            if match.group(1) is not None:
-                name = match.group(1)
-                if not re.fullmatch(r"[^\W\d][\w.\[\]]*", name) or name in self.names:
-                    self.refuse("the name of a group")
-                opened = "("
-            else:
-                flags = self.flags(match.group(2)) if match.group(2) else ""
-                opened = "(?%s:" % flags
-        else:
-            opened = "("
-        if opened == "(":
+        """What is behind a `(`; None for flags that hold from here on."""
+        self.space()
+        flags, number = self.flags, None
+        if any(self.peek(len(one)) == one for one in ("?=", "?!", "?<=", "?<!")):
+            self.refuse("it looks around")
+        if self.take("?P<") or self.take("?<"):
+            end = self.text.find(">", self.at)
+            name = self.text[self.at:end]
+            if end < 0 or not name or name in self.names or not _is_name(name):
+                self.refuse("the name of a group")
+            self.at = end + 1
             self.names.append(name)
-            self.groups += 1
+            number = len(self.names)
+        elif self.take("?"):
+            match = re.compile(r"([^:)]*)([:)])").match(self.text, self.at)
+            if not match or (not match.group(1) and match.group(2) == ")"):
+                self.refuse("its flags")
+            self.at = match.end()
+            self.set_flags(match.group(1))
+            if match.group(2) == ")":
+                return None
+        else:
+            self.names.append(None)
+            number = len(self.names)
+        self.go_in()
         inside = self.alternatives()
-        if self.peek() != ")":
+        if not self.take(")"):
             self.refuse("a ( without its )")
-        self.at += 1
-        self.verbose, self.active = verbose, active
-        return opened + inside + ")"
+        self.depth -= 1
+        self.flags = flags
+        return inside if number is None else ("group", number, inside)
+
+    def set_flags(self, text):
+        on, dash, off = text.partition("-")
+        if (dash and not off) or len(set(on + off)) != len(on + off) or set(on + off) - set("imsRUux"):
+            self.refuse("its flags")
+        if "u" in off:
+            raise Unchecked("the flags %s of a metric's pattern" % text)
+        self.flags = (self.flags | set(on)) - set(off)
+
+    # --- escapes
 
     def escape(self):
+        """("literal", "class" or "look", what) behind a backslash."""
         char = self.next()
-        if char == "b" and self.peek() == "{":
-            match = re.match(r"\{(?:start|end|start-half|end-half)\}", self.text[self.at:])
-            if match:
-                self.at += len(match.group())
-                return _BOUNDS["b" + match.group()]
-        if char in _BOUNDS:
-            return _BOUNDS[char]
-        if char in "dws":
-            return _PERL[char]
-        if char in "DWS":
-            return "(?:(?!%s)[\\s\\S])" % _PERL[char.lower()]
+        if char in "xuU":
+            return "literal", charsets.pairs(chr(self.code(char)) * 2)
         if char in "pP":
-            return self.property(char).python(False)
-        return re.escape(chr(self.code(char)))
+            found = self.cased(self.property())
+            return "class", charsets.negation(found) if char == "P" else found
+        if char in "dswDSW":
+            self.tables = self.tables or char in "dwDW"
+            found = charsets.perl(char.lower())
+            return "class", found if char in "dsw" else charsets.negation(found)
+        if char in _LOOKS:
+            self.tables = True
+            return "look", self.bound() if char == "b" and self.peek() == "{" else _LOOKS[char]
+        if char in _CHARS:
+            return "literal", charsets.pairs(_CHARS[char] * 2)
+        if not char.isascii() or char.isalnum():
+            self.refuse("the escape \\%s" % char)
+        return "literal", charsets.pairs(char * 2)
 
-    def property(self, char):
+    def bound(self):
+        """`{start}` and its like behind `\\b`; where no letter follows the `{` it is a repetition."""
+        at = self.behind_space(self.at + 1)
+        if at == len(self.text):
+            self.refuse("it ends behind \\b{")
+        if not re.match("[A-Za-z-]", self.text[at]):
+            return "b"
+        word = ""
+        while re.match("[A-Za-z-]", self.text[at:at + 1]):
+            word, at = word + self.text[at], self.behind_space(at + 1)
+        if word not in _BOUNDS or self.text[at:at + 1] != "}":
+            self.refuse("a kind of \\b")
+        self.at = at + 1
+        return "b{%s}" % word
+
+    def property(self):
+        """The class behind \\p or \\P: those of general categories are known here."""
+        self.tables = True
+        self.space()
         name = self.next()
+        if name == "\\":
+            self.refuse("a class \\p")
         if name == "{":
-            end = self.text.find("}", self.at)
-            if end < 0:
-                self.refuse("a class without its }")
-            name, self.at = self.text[self.at:end], end + 1
-        negated = name.startswith("^")
-        found = _category(name[1:] if negated else name)
-        return _Set(found) if (char == "P") == negated else _Set(set(range(sys.maxunicode + 1)) - found)
+            name = ""
+            self.space()
+            while self.peek() != "}":
+                name += self.next()
+                self.space()
+            self.at += 1
+        else:
+            self.space()
+        for operator in ("!=", ":", "="):
+            front, found, value = name.partition(operator)
+            if found:
+                break
+        key = re.sub("[ _-]", "", re.sub("^[iI][sS]", "", value if found else name)).lower()
+        if found and re.sub("[ _-]", "", front).lower() not in ("gc", "generalcategory"):
+            raise Unchecked("the class \\p{%s} of a metric's pattern" % name)
+        out = {"any": charsets.ALL, "ascii": ((0, 127),), "assigned": charsets.negation(charsets.category("cn"))}.get(key)
+        out = charsets.category(key) if out is None else out
+        if out is None and not re.fullmatch("[a-z0-9]+", key):
+            self.refuse("the class \\p{%s}" % name)
+        if out is None:
+            raise Unchecked("the class \\p{%s} of a metric's pattern" % name)
+        return charsets.negation(out) if found == "!=" else out
 
     def code(self, char):
-        """The code point of an escape that stands for one character."""
-        if char in _CHARS:
-            return ord(_CHARS[char])
-        if char in "xuU":
-            match = re.match(r"\{([0-9a-fA-F]+)\}", self.text[self.at:]) or \
-                re.match(r"([0-9a-fA-F]{%d})" % {"x": 2, "u": 4, "U": 8}[char], self.text[self.at:])
-            code = int(match.group(1), 16) if match else -1
-            if not 0 <= code <= sys.maxunicode or 0xD800 <= code <= 0xDFFF:
-                self.refuse("a code point")
-            self.at += len(match.group())
-            return code
-        if char in _META:
-            return ord(char)
-        self.refuse("the escape \\%s" % char)
+        """The code point of \\x, \\u and \\U."""
+        self.space()
+        digits, wanted = "", {"x": 2, "u": 4, "U": 8}[char]
+        if self.take("{"):
+            self.space()
+            while self.peek() != "}":
+                digits += self.next()
+                self.space()
+            self.at += 1
+            wanted = len(digits)
+        else:
+            for _ in range(wanted):
+                self.space()
+                digits += self.next()
+        code = int(digits, 16) if re.fullmatch("[0-9a-fA-F]+", digits) and len(digits.lstrip("0")) <= 6 else -1
+        if not charsets.contains(charsets.ALL, code):
+            self.refuse("a code point")
+        self.space()
+        return code
 
     # --- classes
 
     def klass(self):
-        """(code points, negated) behind a `[`."""
-        negated = self.peek() == "^"
-        self.at += negated
-        out, first = set(), True
+        """The set of a class at its `[`."""
+        self.at += 1
+        self.go_in(2)
         self.space()
-        while self.peek() == "-":
-            out.add(ord(self.next()))
-            first = False
+        negated = self.take("^")
+        self.space()
+        items, left, operator = [], None, None
+        while self.take("-"):
+            items.append(self.cased(charsets.pairs("--")))
+            self.space()
+        if not items and self.take("]"):
+            items.append(charsets.pairs("]]"))
         while True:
             self.space()
-            if self.peek() == "]" and not (first and not out):
-                self.at += 1
-                return _Set(out), negated
-            operator = self.peek(2)
-            if operator in ("&&", "--", "~~"):
-                self.at, first = self.at + 2, False
-                right = self.right_side()
-                out = out & right if operator == "&&" else out - right if operator == "--" else out ^ right
-                continue
-            out |= self.item()
-            first = False
-
-    def right_side(self):
-        """The items up to the next operator or the end."""
-        out = set()
-        while True:
-            self.space()
-            if not self.peek() or self.peek() == "]" or self.peek(2) in ("&&", "--", "~~"):
-                return out
-            out |= self.item()
+            if self.peek(2) in _OPERATORS or self.peek() == "]":
+                right = charsets.union(*items)
+                left, items = right if operator is None else _OPERATORS[operator](left, right), []
+                if self.take("]"):
+                    break
+                operator = self.peek(2)
+                self.at += 2
+            else:
+                items.append(self.item())
+        self.depth -= 2
+        return charsets.negation(left) if negated else left
 
     def item(self):
+        """One item of a class."""
         if self.peek() == "[":
-            posix = re.match(r"\[:(\^?)([a-z]+):\]", self.text[self.at:])
-            if posix and posix.group(2) in _POSIX:
-                self.at += len(posix.group())
-                found = _codes("[" + _POSIX[posix.group(2)] + "]")
-                return set(range(sys.maxunicode + 1)) - found if posix.group(1) else set(found)
-            self.at += 1
-            found, negated = self.klass()
-            return set(range(sys.maxunicode + 1)) - found.codes if negated else found.codes
-        low = self.one()
-        if isinstance(low, set):
-            return low
-        if self.peek() == "-" and self.peek(2) not in ("-]", "--"):
-            self.at += 1
-            self.space()
-            high = self.one()
-            if isinstance(high, set) or high < low:
-                self.refuse("a range")
-            return set(range(low, high + 1))
-        return {low}
+            match = re.compile(r"\[:(\^?)([^:]*):\]").match(self.text, self.at)
+            found = charsets.posix(match.group(2)) if match else None
+            if found is None:
+                return self.klass()
+            self.at = match.end()
+            return charsets.negation(self.cased(found)) if match.group(1) else self.cased(found)
+        kind, low = self.one()
+        self.space()
+        behind = self.text[self.behind_space(self.at + 1):][:1]
+        if self.peek() != "-" or behind in ("]", "-"):
+            return self.cased(low) if kind == "literal" else low
+        self.at += 1
+        self.space()
+        other, high = self.one()
+        if kind != "literal" or other != "literal" or high[0][0] < low[0][0]:
+            self.refuse("a range")
+        return self.cased(charsets.intersection(((low[0][0], high[0][0]),), charsets.ALL))
 
     def one(self):
-        self.space()
+        """A character or a class of one."""
         char = self.next()
         if char != "\\":
-            return ord(char)
-        char = self.next()
-        if char in "dws":
-            return set(_codes(_PERL[char]))
-        if char in "DWS":
-            return set(range(sys.maxunicode + 1)) - _codes(_PERL[char.lower()])
-        if char in "pP":
-            return self.property(char).codes
-        return self.code(char)
+            return "literal", charsets.pairs(char * 2)
+        kind, found = self.escape()
+        if kind == "look":
+            self.refuse("an assertion in a class")
+        return kind, found
+
+
+def _is_name(name):
+    """Letters, digits and _.[], of which only a letter or _ begins it."""
+    return all(char in "_.[]" or char.isalnum() for char in name) and (name[0] == "_" or name[0].isalpha())
 
 
 @functools.lru_cache(maxsize=256)
 def compiled(pattern):
-    """(Python's pattern, the group that counts); Bad if the crate has no such pattern, or it has no such group."""
+    """The program of a pattern; Bad if the crate has no such pattern, or it has no group that counts."""
     parser = _Parser(pattern)
-    source = parser.parse()
+    tree = parser.parse()
     if "metric" in parser.names:
         group = parser.names.index("metric") + 1
-    elif parser.groups == 1:
+    elif len(parser.names) == 1:
         group = 1
     else:
         raise Bad("the pattern %r has not one group, or one that is called metric" % pattern[:80])
-    source = re.sub(r"\(\?\)", "", source)
-    try:
-        # ^ and $ are the ends of the line, which has no line feed in it.
-        return re.compile(source), group
-    except (re.error, OverflowError, RecursionError) as error:
-        raise Unchecked("the metric's pattern %r is not read here: %s" % (pattern[:80], error))
+    return Program(tree, group, parser.tables)

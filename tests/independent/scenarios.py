@@ -5,7 +5,10 @@ import os
 import select
 import subprocess
 
+import odd_reports
+import samples
 from compare import Scenario
+from odd import REPORTS
 
 
 def lines(**tests):
@@ -84,7 +87,7 @@ def plain(world, wanted):
 def special(world, wanted):
     """Loops with more commands than run."""
     for make in (started, stopped, finding, promoted, rejected, renewed, external, recorded, repeat, flaky, sha256, packed,
-                 verdict_file, junit, jest, texts, formats, timeouts, abandoned):
+                 verdict_file, junit, jest, texts, formats, odd, timeouts, abandoned):
         if wanted(make.__name__):
             yield from make(world)
 
@@ -291,7 +294,6 @@ def jest(world):
 
 def formats(world):
     """Reports from a folder of samples, one loop for each format."""
-    import samples
     for name, (base, steps) in samples.ALL.items():
         for part in range(0, len(steps), 20):
             yield Scenario(world, "fmt-%s-%d" % (name, part // 20), base, steps[part:part + 20], {
@@ -299,6 +301,21 @@ def formats(world):
                 "limits.oscillation_limit": 20, "guards.on_violation": "reject",
                 **({"check.report": "report.out"} if name in ("junit", "jest") else {})},
                 check=FILE_CHECK if name in ("junit", "jest") else None).run()
+
+
+def odd(world):
+    """Odd reports, with one exit code and the other by turns."""
+    for name, found in REPORTS.items():
+        red = {"lines": "fail base\ndone 1\n", "libtest": odd_reports.suite([("base", "FAILED")]) + samples.ERR + samples.END}
+        base, is_file = raw(red[name], 1) if name in red else samples.ALL[name][0], name in ("junit", "jest")
+        for part in range(0, len(found), 20):
+            steps = [{"report" if is_file else "out": text, "code": "%d\n" % (number % 2), "n": "%d\n" % number} for number, text in enumerate(found[part:part + 20])]
+            yield Scenario(world, "odd-%s-%d" % (name, part // 20), base, steps, {
+                "check.format": name, "guards.on_violation": "reject", **{"limits." + limit: 20 for limit in ("no_progress", "iterations",
+                "regression_limit", "oscillation_limit")}, **({"check.report": "report.out"} if is_file else {})}, check=FILE_CHECK if is_file else None).run()
+    s = Scenario(world, "pattern", RED, ["true"], {"check.format": "none", "metric.from": "regex", "metric.pattern": "done (\\d)"}, check="cat src/out\n")
+    s.loop("start", s.name, "-f", os.path.join(world.work, "loop-%s.toml" % s.name))
+    yield s
 
 
 def timeouts(world):

@@ -193,7 +193,7 @@ def _rest(rest):
             directive, rest = ("todo" if word == "todo" else "skip"), rest[:place]
             break
     places = _unescaped(rest)
-    if places and re.fullmatch(r"#[%s]*time=[0-9.]*m?s" % WHITE, rest[places[-1]:].strip(WHITE)):
+    if places and re.fullmatch(r"#[%s]*time=[0-9.]*m*s" % WHITE, rest[places[-1]:].strip(WHITE)):
         rest = rest[:places[-1]]
     name = re.sub(r"\\([#\\])", r"\1", rest).strip(WHITE)
     absolute = re.match(r"/|[A-Za-z]:[\\/]", name)

@@ -3,13 +3,16 @@
 import re
 
 from canonical import Bad
+from common import ascii_lower
 
 _SPACE = " \t\r\n"
 # A tag is all up to the first > outside of quotes; its name is what comes before the first white space.
 _TAG = re.compile(r"<((?:[^<>\"']|\"[^\"]*\"|'[^']*')*)>")
 _ATTRIBUTE = re.compile(r"[ \t\r\n]*([^ \t\r\n<>/=\"'&]+)[ \t\r\n]*=[ \t\r\n]*(?:\"([^\"]*)\"|'([^']*)')")
 _END = re.compile(r"</([^<>]*?)[ \t\r\n]*>")
-_DECLARATION = re.compile(r"<\?xml((?:\s[^>]*?)?)\?>", re.S)
+_DECLARATION = re.compile(r"<\?xml(?:[ \t\r\n](.*?))?\?>", re.S)
+# What its encoding is looked for in: anything counts as a name there.
+_DECLARED = re.compile(r"[ \t\r\n]*([^ \t\r\n][^ \t\r\n=]*)[ \t\r\n]*=[ \t\r\n]*(?:\"([^\"]*)\"|'([^']*)')")
 _ENTITIES = {"lt": "<", "gt": ">", "amp": "&", "quot": '"', "apos": "'"}
 _ENCODINGS = ("utf-8", "utf8", "us-ascii", "ascii")
 
@@ -42,9 +45,16 @@ def _declared(text):
     match = _DECLARATION.match(text)
     if not match:
         return 0
-    encoding = re.search(r"\sencoding\s*=\s*[\"']?([^\"'\s?]*)", match.group(1))
-    if encoding and encoding.group(1).lower() not in _ENCODINGS:
-        raise Bad("malformed: another encoding")
+    rest = match.group(1) or ""
+    while rest.strip(_SPACE):
+        one = _DECLARED.match(rest)
+        if not one:
+            raise Bad("malformed: the declaration")
+        if one.group(1) == "encoding":
+            if ascii_lower(one.group(2) or one.group(3) or "") not in _ENCODINGS:
+                raise Bad("malformed: another encoding")
+            break
+        rest = rest[one.end():]
     return match.end()
 
 
@@ -110,7 +120,7 @@ class Reader:
 
     def chars(self, text):
         if not self.open:
-            if text.strip(_SPACE):
+            if text.strip(_SPACE + "\x0c"):
                 raise Bad("malformed: text outside of the root")
         else:
             _unescape(text)

@@ -22,6 +22,9 @@ use super::ids::{Gathered, Ordinals};
 use super::json::{self, Json};
 use super::{Outcome, ReportProblem, TestSets, excerpt};
 
+/// How many files could not be loaded; only jest says it.
+const NOT_LOADED: &str = "numRuntimeErrorTestSuites";
+
 /// What stands between the titles of nested suites.
 const NESTED: &str = " > ";
 
@@ -107,7 +110,7 @@ fn read(report: &Json) -> Result<TestSets, ReportProblem> {
         let name = excerpt(name);
         return incomplete(format!("`{name}` could not be loaded, or failed outside of its tests"));
     }
-    if report.count("numRuntimeErrorTestSuites").is_some_and(|count| count > 0) {
+    if report.count(NOT_LOADED).is_some_and(|count| count > 0) {
         return incomplete("a file could not be loaded, or failed outside of its tests");
     }
     if report.flag("wasInterrupted") == Some(true) {
@@ -188,7 +191,10 @@ fn took_more_than_one(test: &Json) -> bool {
 /// Compares what the report declares with what it holds.
 fn counts(report: &Json, tally: &Tally, files: u64, failed_files: u64) -> Result<(), ReportProblem> {
     // Only jest's counts of suites are counts of files.
-    let is_jest = report.get("numRuntimeErrorTestSuites").is_some();
+    let is_jest = report.get(NOT_LOADED).is_some();
+    if is_jest && report.count(NOT_LOADED).is_none() {
+        return malformed(format!("`{NOT_LOADED}` is no count"));
+    }
     for (key, held, required) in [
         ("numTotalTests", tally.all, true),
         ("numPassedTests", tally.passed, true),

@@ -140,6 +140,15 @@ fn counts_and_flags_must_fit() {
     assert_contradiction(JEST, &with(red(), "/testResults/0/status", json!("passed")), "a test of it failed");
     assert_incomplete(JEST, &with(green(), "/success", json!(false)), "no success");
     assert_incomplete(JEST, &with(green(), "/numRuntimeErrorTestSuites", json!(1)), "could not be loaded");
+    for bad in [json!(-1), json!(0.0), json!("0"), json!(null), json!(1e25)] {
+        let report = with(green(), "/numRuntimeErrorTestSuites", bad);
+        assert_malformed(JEST, &report, "numRuntimeErrorTestSuites");
+    }
+    let large = green().to_string().replace(
+        "\"numRuntimeErrorTestSuites\":0",
+        "\"numRuntimeErrorTestSuites\":10000000000000000000000000",
+    );
+    assert_malformed(JEST, large.as_bytes(), "numRuntimeErrorTestSuites");
     assert_incomplete(JEST, &with(green(), "/wasInterrupted", json!(true)), "interrupted");
 }
 
