@@ -150,6 +150,27 @@ fn a_python_project_with_pytest_converges() {
     env.git_loop(&["run", "fix"]).expect_code(10);
 }
 
+#[cfg(unix)]
+#[test]
+fn a_pytest_of_another_python_is_said() {
+    let mut env = place();
+    python_project(&env, "import pytest\n");
+    // A python3 without it comes first, and a pytest that names its own.
+    let python = env.script("bin/python3", "#!/bin/sh\nexit 1\n");
+    let other = env.script("other/python3", "#!/bin/sh\nexit 1\n");
+    env.script("bin/pytest", &format!("#!{other}\nprint('pytest')\n"));
+    let folder = std::path::Path::new(&python).parent().unwrap().display().to_string();
+    let path = std::env::var("PATH").unwrap();
+    env.set_env("PATH", &format!("{folder}:{path}"));
+    let note = format!("pytest is installed for {other}, and the check runs python3, which is {python} here");
+    env.git_loop(&["init", "--runner-key"]).expect_code(0).expect_stderr(&note);
+    // Not where it is that one's.
+    fs::remove_file(env.repo().join("loop.toml")).unwrap();
+    env.script("bin/pytest", &format!("#!{python}\nprint('pytest')\n"));
+    let quiet = env.git_loop(&["init"]).expect_code(0);
+    assert!(!quiet.stderr.contains("pytest is installed"), "{quiet:?}");
+}
+
 #[test]
 fn an_agent_on_the_path_is_proposed_and_its_folder_named() {
     let mut env = place();

@@ -51,6 +51,7 @@ pub fn run(context: &Context, args: &InitArgs) -> Result<Reply> {
     let tree = repo.commit_tree(base).or_workspace(|| "HEAD cannot be read".to_owned())?;
     let mut proposal = scaffold::detect(&setup::survey(&repo, tree)?);
     proposal.notes.extend(setup::notes(&repo, tree, &proposal)?);
+    proposal.notes.extend(setup::pytest_is_elsewhere(&context.host, &proposal));
     let place = TrustPlace::find(&repo, &top)?;
     let signers = place.read()?;
     let people =

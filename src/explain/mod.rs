@@ -341,7 +341,9 @@ fn stands(state: &State) -> String {
     match (&state.checkpoint, &state.baseline) {
         (Some(open), _) => format!("it has not halted; iteration {} is under way", open.iteration),
         // Where the check runs elsewhere there is no baseline.
-        (None, None) if state.iteration == 0 => "it was started, and nothing was run yet".to_owned(),
+        (None, None) if state.iteration == 0 => {
+            "it was started, and no run has recorded anything yet".to_owned()
+        }
         (None, _) => "it has not halted, and can go on".to_owned(),
     }
 }

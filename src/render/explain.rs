@@ -78,15 +78,16 @@ fn line(text: &mut String, name: &str, what: &str) {
 
 fn trend(contract: &Contract, state: &State, trend: Trend) -> String {
     let limits = &contract.limits;
-    // Where the loop went in circles that is the trend; how long it may go on without getting better is another matter.
-    let circles = matches!(
-        state.halt_reason,
-        Some(
-            HaltReason::UnsatisfiableConstraints
-                | HaltReason::OscillationDetected
-                | HaltReason::SameTestRegressed
-        )
-    );
+    // Where the loop went in circles it is not improving, however long it may go on without getting better.
+    let circles = trend == Trend::Improving
+        && matches!(
+            state.halt_reason,
+            Some(
+                HaltReason::UnsatisfiableConstraints
+                    | HaltReason::OscillationDetected
+                    | HaltReason::SameTestRegressed
+            )
+        );
     let told = if circles { "" } else { trend.told() };
     let told = if told.is_empty() { String::new() } else { format!("{told}: ") };
     match trend {
