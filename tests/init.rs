@@ -61,6 +61,7 @@ fn a_cargo_project_converges_is_reviewed_and_promoted_by_one_person_with_a_key_f
         "run fix",
         "review fix --approve --key ",
         "promote fix --key ",
+        "land fix",
     ];
     let mut rest = output.stdout.as_str();
     for step in steps {

@@ -258,7 +258,8 @@ fn next_steps(
     step("git loop run fix".to_owned(), "until it halts");
     if own.is_some() {
         step(format!("git loop review fix --approve{with_key}"), "once you have read `git loop diff fix`");
-        step(format!("git loop promote fix{with_key}"), "then it is done; what to merge is printed");
+        step(format!("git loop promote fix{with_key}"), "says that it is done");
+        step("git loop land fix".to_owned(), "onto the branch that is checked out");
     }
     Ok(steps)
 }
