@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use git_loop::exit::HaltReason;
 
+use crate::support::TestEnv;
+
 /// What stands around the generated table.
 const TABLE_BEGIN: &str = "<!-- generated: exit codes -->\n";
 const TABLE_END: &str = "<!-- end generated: exit codes -->";
@@ -67,6 +69,40 @@ fn every_page_is_in_the_summary() {
             page.display()
         );
     }
+}
+
+/// The commands of the page, in its order, as somebody would type them.
+#[test]
+fn a_loop_is_driven_from_outside_as_the_page_says() {
+    let mut env = TestEnv::new();
+    let mut script = String::new();
+    let mut in_shell = false;
+    for line in read(&root().join("docs/src/guide/outside.md")).lines() {
+        match line {
+            "```sh" => in_shell = true,
+            "```" => in_shell = false,
+            line if in_shell => {
+                script.push_str(line);
+                script.push('\n');
+            }
+            _ => {}
+        }
+    }
+    let folder = Path::new(env!("CARGO_BIN_EXE_git-loop")).parent().unwrap().to_path_buf();
+    let path = std::env::var("PATH").unwrap();
+    env.set_env("PATH", &format!("{}:{path}", folder.display()));
+    let output = env.run_command(env.command("sh", &env.root()).args(["-c", &script]));
+    assert_eq!(output.code, 0, "{output:?}");
+    assert!(!output.stderr.contains("error:"), "{output:?}");
+    let outside = env.root().join("outside");
+    for id in ["near", "far"] {
+        let json = env.git_loop_in(&outside, &["status", id, "--json"]).expect_code(0).json();
+        assert_eq!(json["status"], "awaiting_review");
+    }
+    // Nobody starts a worker by mistake.
+    env.git_loop_in(&outside, &["start", "again"]).expect_code(0);
+    let run = env.git_loop_in(&outside, &["run", "again"]).expect_code(30);
+    run.expect_stderr("driven-from-outside is not found");
 }
 
 fn markdown_below(folder: &Path) -> Vec<PathBuf> {

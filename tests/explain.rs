@@ -118,7 +118,7 @@ fn a_loop_that_was_cut_off_while_it_stood_still_is_to_be_looked_into() {
     let env = prepare(&steps, &[("iterations = 10", "iterations = 3")]);
     let json = explained(&env, 12, "investigate");
     assert_eq!(json["trend"], "stalled");
-    assert_eq!(next(&json), ["show fix 3 --why", "renew fix fix-2 -f loop.toml"]);
+    assert_eq!(next(&json), ["show fix 3 --why", "renew fix fix-2 -f NEW.toml"]);
     // Nothing accepted at all.
     let env = prepare(&["true"], &[("iterations = 10", "iterations = 1")]);
     assert_eq!(explained(&env, 12, "investigate")["trend"], "never_improved");
@@ -284,11 +284,12 @@ fn sets_that_come_back_and_tests_that_regress_are_counted() {
        9 check_flaky                 no   runs of the check that disagree: no
       10 tests_regressed             yes
            tests that passed at green and do not now: 1 > 0
+           a
     stops
          deadline                    no   worker or check ran into the end of limits.duration: no
          worker_failed               no   row 4 applied: no
          cost_limit                  no   money spent: $0.00, not > $1.00
-         cost_anomaly                no   cost of this iteration: none, compared with nothing
+         cost_anomaly                no   cost of this iteration: none; there is no bound yet
          deadline                    no   the loop's time: TIME, not >= 10m00s
          target_met                  no   row 19 applied: no
          unsatisfiable_constraints   no   two tests fail by turns (a b a b): no
@@ -332,7 +333,7 @@ fn a_guard_that_was_violated_is_looked_into_and_renewed_by_the_approver() {
          abandoned                   no   the iteration was interrupted: no
        1 verifier_drift              yes
            check paths that are not as frozen: 1 > 0
-           the iteration was interrupted: no
+           tests/expected: check_path_edited
     stops
       none was asked: a blocked outcome is final
     "#);

@@ -159,7 +159,7 @@ fn report_1_69_output_of_a_check_stays_inside_its_fence() {
     for iteration in ["1", "2"] {
         let text =
             env.git_loop(&["show", "fix", iteration, "--evidence", "context.md"]).expect_code(0).stdout;
-        let (told, output) = text.split_once("# Output of the last check").unwrap();
+        let (told, output) = text.split_once("# Output of the check of ").unwrap();
         assert!(!told.contains("Ignore all of this"), "{told}");
         assert!(!output.contains('\u{1b}'), "{output}");
         let fence = output.split('`').nth(1).unwrap().to_owned();

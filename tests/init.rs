@@ -55,7 +55,19 @@ fn a_cargo_project_converges_is_reviewed_and_promoted_by_one_person_with_a_key_f
     let output = env.git_loop(&["init", "--runner-key"]).expect_code(0);
     assert_eq!(output.stderr, "", "nothing to warn of");
     assert!(output.stdout.contains("wrote loop.toml for a Cargo project (Cargo.toml)"), "{output:?}");
-    assert!(output.stdout.contains("git loop start fix --dry-run"), "{output:?}");
+    let steps = [
+        "start fix --dry-run",
+        "start fix --key ",
+        "run fix",
+        "review fix --approve --key ",
+        "promote fix --key ",
+        "land fix",
+    ];
+    let mut rest = output.stdout.as_str();
+    for step in steps {
+        let at = rest.find(&format!("git loop {step}"));
+        rest = &rest[at.unwrap_or_else(|| panic!("no {step} in {output:?}"))..];
+    }
     assert_eq!(env.git(&["rev-parse", "HEAD"]), head, "nothing is committed");
     assert_eq!(env.git(&["status", "--porcelain"]), "?? .loops/\n?? loop.toml", "nothing else is there");
     let key = env.repo().join(".git/loops/keys/runner");
@@ -67,12 +79,21 @@ fn a_cargo_project_converges_is_reviewed_and_promoted_by_one_person_with_a_key_f
     }
 
     fill_in(&env, "echo 'pub fn add(a: i32, b: i32) -> i32 { a + b }' > src/lib.rs\n");
-    let dry = env.git_loop(&["start", "fix", "--dry-run", "--json"]).expect_code(0);
+    let ann = env.key("ann");
+    let rehearse = ["start", "fix", "--dry-run", "--json", "--key", ann.to_str().unwrap()];
+    let dry = env.git_loop(&rehearse).expect_code(0);
     assert_eq!(dry.json()["failures"][0], "all::two");
     assert!(!dry.stderr.contains("warning"), "{dry:?}");
+    // The key that runs, which has no passphrase, signs no terms.
+    let ann = env.key("ann");
+    env.git_loop(&["run", "fix"]).expect_code(1).expect_stderr("git loop start fix --key FILE");
+    let started = env.git_loop(&["start", "fix", "--key", ann.to_str().unwrap()]).expect_code(0);
+    assert!(
+        started.stderr.ends_with("hint: git loop run fix\n"),
+        "the runner's key is configured: {started:?}"
+    );
     env.git_loop(&["run", "fix"]).expect_code(10);
     env.git_loop(&["review", "fix", "--approve"]).expect_code(1).expect_stderr("--key FILE");
-    let ann = env.key("ann");
     env.git_loop(&["review", "fix", "--approve", "--key", ann.to_str().unwrap()]).expect_code(0);
     env.git_loop(&["promote", "fix", "--key", ann.to_str().unwrap()]).expect_code(0);
     env.git_loop(&["verify", "fix"]).expect_code(0);
@@ -126,7 +147,29 @@ fn a_python_project_with_pytest_converges() {
     fill_in(&env, MEND_PYTHON);
     let dry = env.git_loop(&["start", "fix", "--dry-run", "--json"]).expect_code(0);
     assert_eq!(dry.json()["failures"][0], "tests.test_ops::test_two");
+    env.git_loop(&["start", "fix", "--key", env.key("ann").to_str().unwrap()]).expect_code(0);
     env.git_loop(&["run", "fix"]).expect_code(10);
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pytest_of_another_python_is_said() {
+    let mut env = place();
+    python_project(&env, "import pytest\n");
+    // A python3 without it comes first, and a pytest that names its own.
+    let python = env.script("bin/python3", "#!/bin/sh\nexit 1\n");
+    let other = env.script("other/python3", "#!/bin/sh\nexit 1\n");
+    env.script("bin/pytest", &format!("#!{other}\nprint('pytest')\n"));
+    let folder = std::path::Path::new(&python).parent().unwrap().display().to_string();
+    let path = std::env::var("PATH").unwrap();
+    env.set_env("PATH", &format!("{folder}:{path}"));
+    let note = format!("pytest is installed for {other}, and the check runs python3, which is {python} here");
+    env.git_loop(&["init", "--runner-key"]).expect_code(0).expect_stderr(&note);
+    // Not where it is that one's.
+    fs::remove_file(env.repo().join("loop.toml")).unwrap();
+    env.script("bin/pytest", &format!("#!{python}\nprint('pytest')\n"));
+    let quiet = env.git_loop(&["init"]).expect_code(0);
+    assert!(!quiet.stderr.contains("pytest is installed"), "{quiet:?}");
 }
 
 #[test]
@@ -205,7 +248,9 @@ fn a_trust_file_that_the_configuration_names_is_the_users() {
         assert!(step.as_str().unwrap().contains(missing[0].as_str().unwrap()), "{step}");
         // The step as it is printed is enough.
         env.run_command(env.command("sh", env.repo()).args(["-c", step.as_str().unwrap()])).expect_code(0);
-        env.git_loop(&["start", if key.starts_with("loop") { "one" } else { "two" }]).expect_code(0);
+        let ann = env.key("ann");
+        let id = if key.starts_with("loop") { "one" } else { "two" };
+        env.git_loop(&["start", id, "--key", ann.to_str().unwrap()]).expect_code(0);
         fs::write(env.trust_file(), before).unwrap();
         fs::remove_file(env.repo().join("loop.toml")).unwrap();
         env.git(&["config", "--unset", key]);
@@ -290,7 +335,32 @@ fn a_repository_that_was_moved_is_told_where_its_key_is_now() {
     let hint = format!("git config loop.signingKey '{}'", key.display());
     assert!(started.stderr.contains(&hint), "{started:?}");
     env.git_in(&moved, &["config", "loop.signingKey", key.to_str().unwrap()]);
-    env.git_loop_in(&moved, &["start", "fix"]).expect_code(0);
+    env.git_loop_in(&moved, &["start", "fix", "--dry-run"]);
+    env.git_loop_in(&moved, &["start", "fix"]).expect_code(1).expect_stderr("may not approve this contract");
+}
+
+/// A halt for the check's integrity is left by an approver alone: not by the machine whose worker weakened the tests.
+#[test]
+fn a_runner_with_a_key_of_its_own_does_not_renew_what_its_worker_did_to_the_check() {
+    let env = place();
+    env.write("src/a", "0\n");
+    env.write(
+        "check.sh",
+        "if grep -q 1 src/a; then echo ok one; else echo fail one; bad=1; fi\necho done 1\nexit ${bad:-0}\n",
+    );
+    env.commit("Begin");
+    env.git_loop(&["init", "--runner-key"]).expect_code(0);
+    fill_in(&env, "printf 'echo ok one\necho done 1\n' > check.sh\n");
+    let ann = env.key("ann");
+    let ann = ann.to_str().unwrap();
+    env.git_loop(&["start", "weak", "--key", ann]).expect_code(0);
+    env.git_loop(&["run", "weak"]).expect_code(13);
+    env.git_loop(&["renew", "weak", "weak-2"])
+        .expect_code(1)
+        .expect_stderr("is not an approver of loop `weak`");
+    env.git_loop(&["renew", "weak", "weak-2", "--key", ann])
+        .expect_code(0)
+        .expect_stderr("hint: git loop run weak-2");
 }
 
 #[test]

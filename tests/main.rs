@@ -41,6 +41,7 @@ mod review;
 mod sandboxes;
 mod second;
 mod streams;
+mod told;
 mod trees;
 mod verify;
 mod waypoints;

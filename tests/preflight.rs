@@ -323,9 +323,16 @@ fn what_a_run_would_be_refused_for_is_refused_before_the_contract_is_signed() {
     env.git_loop(&["run", "other", "--key", key])
         .expect_code(1)
         .expect_stderr("is not a runner of loop `other`");
-    env.git_loop(&["start", "theirs", "--key", key])
-        .expect_code(0)
-        .expect_stderr(&format!("{APPROVER} may not run it; {RUNNER} may: git loop run theirs --key FILE"));
+    // The key that is configured may run what the other one signed.
+    let signed = env.git_loop(&["start", "signed", "--key", key]).expect_code(0);
+    assert!(signed.stderr.ends_with("hint: git loop run signed\n"), "{signed:?}");
+    env.git(&["config", "user.signingkey", key]);
+    for arguments in [&["start", "theirs"][..], &["start", "theirs-too", "--key", key]] {
+        let id = arguments[1];
+        env.git_loop(arguments)
+            .expect_code(0)
+            .expect_stderr(&format!("{APPROVER} may not run it; {RUNNER} may: git loop run {id} --key FILE"));
+    }
     let loops = env.git(&["for-each-ref", "--format=%(refname)", "refs/loops"]);
     assert!(!loops.contains("weak") && !loops.contains("other"), "{loops}");
 }
@@ -376,7 +383,8 @@ fn start_says_what_is_not_committed() {
     assert!(!clean.stderr.contains("committed"), "{clean:?}");
 
     env.write("src/a", "changed\n");
-    env.write("new/file", "x\n");
+    env.write("src/new/file", "x\n");
+    env.write("notes/of-mine", "x\n");
     env.write("staged", "x\n");
     env.git(&["add", "staged"]);
     std::fs::remove_file(env.repo().join("src/b")).unwrap();
@@ -384,9 +392,9 @@ fn start_says_what_is_not_committed() {
     let head = env.git(&["rev-parse", "--short=12", "HEAD"]);
     let said = env.git_loop(&["start", "three"]).expect_code(0);
     assert!(said.stderr.contains(&format!("the loop starts from the commit {head}")), "{said:?}");
-    assert!(said.stderr.contains("is not in it: new/, src/a, src/b and 1 more"), "{said:?}");
+    assert!(said.stderr.contains("is not in it: src/a, src/b, src/new/file and 1 more"), "{said:?}");
     assert_eq!(env.users_things(), before);
-    env.git_loop(&["start", "four", "--dry-run"]).expect_code(0).expect_stderr("is not in it: new/");
+    env.git_loop(&["start", "four", "--dry-run"]).expect_code(0).expect_stderr("is not in it: src/a");
 }
 
 #[test]

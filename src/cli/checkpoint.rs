@@ -1,5 +1,5 @@
 use clap::Args;
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::Context;
 use super::common::{author, find_loop, result_fields};
@@ -11,9 +11,12 @@ use crate::git::Repo;
 use crate::iterate::interrupt::Interrupt;
 use crate::iterate::session::Opening;
 use crate::iterate::{Session, SessionOptions};
+use crate::ledger::append::Tip;
 use crate::ledger::record::Role;
 use crate::ledger::trust::TrustRoot;
-use crate::render::status::next_step;
+use crate::oid::Oid;
+use crate::render::commands;
+use crate::render::status::{next_step, why};
 
 /// Announce an iteration whose worker runs elsewhere.
 ///
@@ -56,10 +59,8 @@ pub fn run(context: &Context, args: &CheckpointArgs) -> Result<Reply> {
                 announced.iteration, announced.base, announced.environment_id, announced.checkpoint
             ))
             .hint(format!(
-                "bring its candidate: git loop record {} --candidate REV --environment {}{}",
-                args.id,
-                announced.environment_id,
-                if tip.contract.check.external { " --verdict FILE" } else { "" }
+                "bring its candidate: {}",
+                commands::bring_for(&tip.contract, &announced.environment_id)
             ))
             .fields(result_fields(tip, &[]))
             .field("checkpoint", json!(announced.checkpoint))
@@ -67,17 +68,42 @@ pub fn run(context: &Context, args: &CheckpointArgs) -> Result<Reply> {
             .field("environment_id", json!(announced.environment_id))
             .field("base", json!(announced.base))
             .field("frozen", json!(tip.contract.frozen.tree))
-            .field("context", json!(announced.context)),
-            None => {
-                let reason = tip.state.halt_reason.map_or("halted", HaltReason::as_str);
-                Reply::text(format!("{}: halted ({reason})\n", args.id))
-                    .hint(next_step(&tip.contract, &tip.record, &tip.state))
-                    .fields(result_fields(tip, &[]))
-                    .exit(tip.state.halt_reason.map_or(ExitCode::OK, HaltReason::exit_code))
-            }
+            .field("context", json!(announced.context))
+            .fields(skeleton(&tip.contract, announced.checkpoint)),
+            None => Reply::text(halted(args.id.as_str(), tip))
+                .hint(next_step(&tip.contract, &tip.record, &tip.state))
+                .fields(result_fields(tip, &[]))
+                .exit(tip.state.halt_reason.map_or(ExitCode::OK, HaltReason::exit_code)),
         };
         Ok(reply.status(tip.state.status.as_str()))
     })
+}
+
+/// The verdict of a check that runs elsewhere, as far as it is known before there is a candidate: what is null is to be filled in. Nothing of a
+/// loop whose check runs here.
+fn skeleton(contract: &Contract, checkpoint: Oid) -> Map<String, Value> {
+    if !contract.check.external {
+        return Map::new();
+    }
+    let verdict = json!({
+        "loop": contract.loop_id,
+        "checkpoint": checkpoint,
+        "candidate_tree": null,
+        "check_tree": null,
+        "frozen": contract.frozen.tree,
+        "exit_code": null,
+        "metric_value": null,
+        "failures": null,
+        "collected": null,
+    });
+    Map::from_iter([("verdict".to_owned(), verdict)])
+}
+
+/// Says that a loop has halted, and what the reason alone does not say.
+pub fn halted(id: &str, tip: &Tip) -> String {
+    let reason = tip.state.halt_reason.map_or("halted", HaltReason::as_str);
+    let why = why(&tip.contract, &tip.state).map_or_else(String::new, |why| format!(": {why}"));
+    format!("{id}: halted ({reason}){why}\n")
 }
 
 /// Opens a loop for an orchestrator: an open iteration stays open.

@@ -131,6 +131,16 @@ pub fn head_warning(repo: &Repo, id: &LoopId, state: &State) -> Option<String> {
     }
 }
 
+/// Which loops there are, as far as they fit on a line.
+fn loops_here(names: &[&str]) -> String {
+    const LISTED: usize = 8;
+    let shown = names[..names.len().min(LISTED)].join(", ");
+    match names.len().saturating_sub(LISTED) {
+        0 => format!("loops here: {shown}"),
+        more => format!("loops here: {shown} and {more} more; all of them: git loop list"),
+    }
+}
+
 fn no_such_loop(repo: &Repo, argument: &str) -> Error {
     let known = all_loops(repo).unwrap_or_default();
     let names: Vec<&str> = known.iter().map(|known| known.id.as_str()).collect();
@@ -138,7 +148,7 @@ fn no_such_loop(repo: &Repo, argument: &str) -> Error {
     let near = near(repo, argument);
     match (near, names.is_empty()) {
         (Some(name), _) => error.hint(format!("did you mean `{name}`?")),
-        (None, false) => error.hint(format!("loops here: {}", names.join(", "))),
+        (None, false) => error.hint(loops_here(&names)),
         (None, true) => error.hint(format!(
             "start one with `git loop start {argument}`; loops of a remote are not cloned, fetch them with: git fetch origin 'refs/loops/*:refs/loops/*'"
         )),
@@ -163,7 +173,7 @@ pub fn find_or_only(repo: &Repo, argument: Option<&str>) -> Result<LoopHere> {
         1 => Ok(all.remove(0)),
         _ => {
             let names: Vec<&str> = all.iter().map(|one| one.id.as_str()).collect();
-            Err(Error::usage("which loop?").hint(format!("loops here: {}", names.join(", "))))
+            Err(Error::usage("which loop?").hint(loops_here(&names)))
         }
     }
 }
@@ -205,6 +215,12 @@ impl Context {
         Ok(signer)
     }
 
+    /// The principals of the key that is configured, whatever `--key` says; none if there is none, or nobody knows it.
+    pub(super) fn configured_principals(&self, repo: &Repo, trust: &TrustRoot) -> Vec<String> {
+        let public = self.configured_key(repo).and_then(|request| Ok(named_public_key(&request)?));
+        public.map_or_else(|_| Vec::new(), |key| trust.principals(&key, At::now()))
+    }
+
     /// Fails if the signing key is not there: looked at, not opened, and no agent is asked.
     pub(super) fn find_key(&self, repo: &Repo) -> Result<()> {
         let request = self.key_request(repo)?;
@@ -212,27 +228,33 @@ impl Context {
     }
 
     fn key_request(&self, repo: &Repo) -> Result<KeyRequest> {
-        let config = repo.config();
-        let (spec, base_dir) = match &self.key {
-            Some(key) => (KeySpec::new(key, KeyOrigin::Flag), self.directory.clone()),
-            None => {
-                let origins =
-                    [("loop.signingKey", KeyOrigin::LoopConfig), ("user.signingkey", KeyOrigin::UserConfig)];
-                let Some((key, origin)) =
-                    origins.into_iter().find_map(|(name, origin)| config.get(name).map(|key| (key, origin)))
-                else {
-                    return Err(Error::workspace("there is no signing key")
-                        .hint("git config user.signingkey ~/.ssh/id_ed25519.pub, or pass --key FILE")
-                        .hint("a key of its own for loops: git loop init --runner-key"));
-                };
-                if origin == KeyOrigin::UserConfig && is_openpgp(&key) {
-                    return Err(Error::workspace(format!("user.signingkey {key} names an OpenPGP key; loops are signed with SSH keys"))
-                        .hint("git config loop.signingKey ~/.ssh/id_ed25519, or a key of its own: git loop init --runner-key"));
-                }
-                (KeySpec::new(key, origin), repo.worktree_root().unwrap_or(&self.directory).to_path_buf())
+        match &self.key {
+            Some(key) => {
+                let spec = KeySpec::new(key, KeyOrigin::Flag);
+                Ok(KeyRequest::from_environment(spec, self.directory.clone()))
             }
+            None => self.configured_key(repo),
+        }
+    }
+
+    /// `loop.signingKey`, else `user.signingkey`.
+    fn configured_key(&self, repo: &Repo) -> Result<KeyRequest> {
+        let config = repo.config();
+        let origins =
+            [("loop.signingKey", KeyOrigin::LoopConfig), ("user.signingkey", KeyOrigin::UserConfig)];
+        let Some((key, origin)) =
+            origins.into_iter().find_map(|(name, origin)| config.get(name).map(|key| (key, origin)))
+        else {
+            return Err(Error::workspace("there is no signing key")
+                .hint("git config user.signingkey ~/.ssh/id_ed25519.pub, or pass --key FILE")
+                .hint("a key of its own for loops: git loop init --runner-key"));
         };
-        Ok(KeyRequest::from_environment(spec, base_dir))
+        if origin == KeyOrigin::UserConfig && is_openpgp(&key) {
+            return Err(Error::workspace(format!("user.signingkey {key} names an OpenPGP key; loops are signed with SSH keys"))
+                .hint("git config loop.signingKey ~/.ssh/id_ed25519, or a key of its own: git loop init --runner-key"));
+        }
+        let base_dir = repo.worktree_root().unwrap_or(&self.directory).to_path_buf();
+        Ok(KeyRequest::from_environment(KeySpec::new(key, origin), base_dir))
     }
 }
 

@@ -51,6 +51,7 @@ pub fn run(context: &Context, args: &InitArgs) -> Result<Reply> {
     let tree = repo.commit_tree(base).or_workspace(|| "HEAD cannot be read".to_owned())?;
     let mut proposal = scaffold::detect(&setup::survey(&repo, tree)?);
     proposal.notes.extend(setup::notes(&repo, tree, &proposal)?);
+    proposal.notes.extend(setup::pytest_is_elsewhere(&context.host, &proposal));
     let place = TrustPlace::find(&repo, &top)?;
     let signers = place.read()?;
     let people =
@@ -249,13 +250,16 @@ fn next_steps(
         "git loop start fix --dry-run".to_owned(),
         "runs the check on HEAD and signs nothing; `fix` is any name",
     );
-    step("git loop start fix".to_owned(), "freezes the terms and signs them");
+    // Where the runner has a key of its own, everything but running is the person's.
+    let own = people.runner.as_ref().and(people.user.as_ref());
+    let with_key = own.map_or_else(String::new, |(_, key)| format!(" --key {}", shell_word(&key.value)));
+    let yours = if own.is_some() { ", with your key, not the runner's" } else { "" };
+    step(format!("git loop start fix{with_key}"), &format!("freezes the terms and signs them{yours}"));
     step("git loop run fix".to_owned(), "until it halts");
-    if let (Some(_), Some((_, key))) = (&people.runner, &people.user) {
-        step(
-            format!("git loop review fix --approve --key {}", shell_word(&key.value)),
-            "with your key, not the runner's",
-        );
+    if own.is_some() {
+        step(format!("git loop review fix --approve{with_key}"), "once you have read `git loop diff fix`");
+        step(format!("git loop promote fix{with_key}"), "says that it is done");
+        step("git loop land fix".to_owned(), "onto the branch that is checked out");
     }
     Ok(steps)
 }

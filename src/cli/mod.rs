@@ -56,6 +56,7 @@ struct Cli {
 
 /// Options that every command has.
 #[derive(Debug, Args)]
+#[command(next_help_heading = "Options of every command")]
 struct Global {
     /// Run as if started in DIR.
     #[arg(short = 'C', value_name = "DIR", global = true)]
@@ -171,7 +172,7 @@ fn run_with(args: impl IntoIterator<Item = OsString>, host: HostEnv) -> ExitCode
     let cli = match Cli::try_parse_from(&args) {
         Ok(cli) => cli,
         // Help and version are what was asked for; everything else is bad usage, in git's code.
-        Err(error) if !error.use_stderr() => return ui::clap_message(&error, &help, ExitCode::OK),
+        Err(error) if !error.use_stderr() => return ui::clap_message(&error, &help, None, ExitCode::OK),
         Err(error) => {
             // A command of the design that this version lacks is not a slip of the finger.
             let planned =
@@ -182,11 +183,12 @@ fn run_with(args: impl IntoIterator<Item = OsString>, host: HostEnv) -> ExitCode
                 let error = Error::usage(format!("git loop {name} is not built yet"));
                 return ui.finish(Err(error.hint("see what there is: git loop -h")));
             }
+            let usage = whole_usage(&args);
             if args.iter().any(|arg| arg == "--json") {
                 let ui = Ui::new(true, false, ColorChoice::Never, true, &host);
-                return ui.finish(Err(usage_error(&error, &help)));
+                return ui.finish(Err(usage_error(&error, &help, usage.as_deref())));
             }
-            return ui::clap_message(&error, &help, ExitCode::USAGE);
+            return ui::clap_message(&error, &help, usage.as_deref(), ExitCode::USAGE);
         }
     };
     let Global { directory, key, json, color, no_pager, quiet } = cli.global;
@@ -206,8 +208,19 @@ fn help_command(args: &[OsString]) -> String {
     words().find(known).map_or_else(|| "git loop help".to_owned(), |name| format!("git loop help {name}"))
 }
 
+/// The usage of the command that `args` name, with everything that it takes. In an error clap writes one of its own, in which every option
+/// that was given looks as if it were required. `None` where there is no such command, or it has commands of its own.
+fn whole_usage(args: &[OsString]) -> Option<String> {
+    let mut cli = Cli::command();
+    cli.build();
+    let words = || args.iter().skip(1).filter_map(|arg| arg.to_str());
+    let name = words().find(|word| cli.find_subcommand(word).is_some())?.to_owned();
+    let command = cli.find_subcommand_mut(&name).filter(|command| !command.has_subcommands())?;
+    Some(command.render_usage().to_string())
+}
+
 /// What clap says of a fault of usage, as one line with hints.
-fn usage_error(error: &clap::Error, help: &str) -> Error {
+fn usage_error(error: &clap::Error, help: &str, usage: Option<&str>) -> Error {
     let text = error.render().to_string();
     let (mut message, mut hints) = (Vec::new(), Vec::new());
     for line in text.lines().map(str::trim).filter(|line| !line.is_empty()) {
@@ -216,7 +229,7 @@ fn usage_error(error: &clap::Error, help: &str) -> Error {
         }
         match line.strip_prefix("tip: ") {
             Some(tip) => hints.push(tip.to_owned()),
-            None if line.starts_with("Usage: ") => hints.push(line.to_owned()),
+            None if line.starts_with("Usage: ") => hints.push(usage.unwrap_or(line).to_owned()),
             None => message.push(line.trim_start_matches("error: ")),
         }
     }

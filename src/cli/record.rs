@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::Context;
-use super::checkpoint::with_session;
+use super::checkpoint::{halted, with_session};
 use super::common::result_fields;
 use super::start::named_commit;
 use super::ui::Reply;
@@ -82,8 +82,16 @@ pub fn run(context: &Context, args: &RecordArgs) -> Result<Reply> {
             decision = json!(body.receipt.decision);
             proof.extend(body.receipt.check.as_ref().and_then(|check| check.report));
         }
-        if let Some(reason) = tip.state.halt_reason {
-            let _ = writeln!(text, "{}: halted ({reason})", args.id);
+        if tip.state.halt_reason.is_some() {
+            text.push_str(&halted(&args.id, tip));
+        }
+        if record.is_none() {
+            let _ = writeln!(
+                text,
+                "{}: candidate {} was not taken, and nothing is recorded of it",
+                args.id,
+                rev.short()
+            );
         }
         Ok(Reply::text(text)
             .hint(next_step(&tip.contract, &tip.record, &tip.state))

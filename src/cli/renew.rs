@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::Context;
 use super::common::{find_loop, principals, result_fields, verified};
-use super::start::{read_file, terms_path};
+use super::start::{begin_hints, read_file, terms_path};
 use super::ui::Reply;
 use crate::at::At;
 use crate::contract::{LimitOverrides, RenewalTerms};
@@ -66,8 +66,11 @@ pub fn run(context: &Context, args: &RenewArgs) -> Result<Reply> {
     let mut text = format!("renewed {} as {id}: contract {}\n", found.id, tip.id);
     let _ = writeln!(text, "  base        {}", tip.contract.base.commit);
     text.push_str(&changes(renewal));
-    Ok(Reply::text(text)
-        .hint(format!("git loop run {id}"))
+    let mut reply = Reply::text(text);
+    for hint in begin_hints(context, &repo, &tip.contract, &principals)? {
+        reply = reply.hint(hint);
+    }
+    Ok(reply
         .status(tip.state.status.as_str())
         .fields(result_fields(&tip, &[]))
         .field("parent", json!(tip.contract.parent))

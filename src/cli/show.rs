@@ -6,15 +6,16 @@ use serde_json::{Map, Value, json};
 use super::Context;
 use super::common::{find_loop, iteration_number, said, told_findings, verified_with};
 use super::ui::{Reply, Tone};
+use crate::contract::Contract;
 use crate::decide::Outcome;
 use crate::error::{Error, Result, ResultExt};
 use crate::escape::escape_terminal;
-use crate::explain::Watch;
+use crate::explain::{Reasons, Watch, named};
 use crate::git::Repo;
 use crate::ledger::message::{one_line, subject, verb};
 use crate::ledger::outside::VERDICT_NAMESPACE;
 use crate::ledger::receipt::{
-    CheckReceipt, GuardViolation, HoldoutReceipt, NoReport, Receipt, RunReceipt, SampleReceipt,
+    CheckReceipt, CostBasis, GuardViolation, HoldoutReceipt, NoReport, Receipt, RunReceipt, SampleReceipt,
 };
 use crate::ledger::record::{Body, Kind};
 use crate::ledger::trust::TrustRoot;
@@ -100,10 +101,11 @@ pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
         let text = format!(
             "{}\n{}",
             context.ui.out().tone(Tone::Bold, &subject(&chain.contract, &step.record)),
-            render::why::reasons(&reasons)
+            render::why::reasons(&reasons, &named_in(&step, &reasons))
         );
         if let Body::Iteration(body) = &step.record.body {
             fields.insert("decision".to_owned(), json!(body.receipt.decision));
+            fields.insert("named".to_owned(), json!(named_in(&step, &reasons)));
         }
         return Ok(Reply::text(text)
             .paged()
@@ -116,7 +118,7 @@ pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
     let _ = writeln!(text, "  record      {} ({})", step.id, step.record.at);
     match &step.record.body {
         Body::Iteration(body) => {
-            receipt(&mut text, &body.receipt);
+            receipt(&mut text, &chain.contract, &body.receipt);
             match &body.receipt.check {
                 Some(receipt) => {
                     let signer = verdict_signer(&repo, &trust, &chain, &step, receipt);
@@ -145,7 +147,9 @@ pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
         }
     }
     let names: Vec<String> = step.evidence.iter().map(|(name, _)| name.to_string()).collect();
-    let _ = writeln!(text, "  evidence    {}", names.join(", "));
+    if !names.is_empty() {
+        let _ = writeln!(text, "  evidence    {}", names.join(", "));
+    }
     let mut hints = Vec::new();
     if let Body::Iteration(body) = &step.record.body
         && body.receipt.worker.as_ref().is_some_and(|worker| worker.failure.is_some())
@@ -179,6 +183,14 @@ pub fn run(context: &Context, args: &ShowArgs) -> Result<Reply> {
         .field("record", json!(step.record)))
 }
 
+/// What the row is about that gave the outcome of this iteration.
+fn named_in(step: &Step, reasons: &Reasons) -> Vec<String> {
+    match (&step.record.body, reasons.rows.last()) {
+        (Body::Iteration(body), Some(row)) => named(row.name, &body.receipt),
+        _ => Vec::new(),
+    }
+}
+
 /// Which record of which loop it is about.
 fn about(chain: &Chain, step: &Step) -> Map<String, Value> {
     let mut fields = Map::new();
@@ -204,7 +216,7 @@ fn last_words(repo: &Repo, step: &Step) -> (&'static str, Vec<String>) {
     ("", Vec::new())
 }
 
-fn receipt(text: &mut String, receipt: &Receipt) {
+fn receipt(text: &mut String, contract: &Contract, receipt: &Receipt) {
     let decision = &receipt.decision;
     let _ = writeln!(text, "  decision    {}", verb(decision));
     if let Some(halt) = decision.halt_reason {
@@ -234,9 +246,10 @@ fn receipt(text: &mut String, receipt: &Receipt) {
         }
     }
     let cost = &receipt.cost;
-    let usd = cost.usd.map_or_else(|| "unknown".to_owned(), |usd| format!("${usd}"));
-    let _ = writeln!(text, "  cost        {usd}");
-    if let Some(problem) = &cost.problem {
+    let _ = writeln!(text, "  cost        {}", render::status::cost(contract, cost));
+    // Tokens that nobody counts may be unknown where the money is known.
+    let matters = cost.basis != CostBasis::Reported || contract.limits.tokens.is_some();
+    if let Some(problem) = cost.problem.as_ref().filter(|_| matters) {
         let _ = writeln!(text, "              {}", one_line(problem, 200));
     }
     let _ = writeln!(text, "  changed     {}", plural(receipt.changes.count, "path", "paths"));
@@ -381,6 +394,7 @@ fn run_line(text: &mut String, name: &str, run: &RunReceipt) {
     let how = match (run.ended.as_str(), run.exit_code, run.signal) {
         ("itself", Some(code), _) => format!("exit {code}"),
         ("itself", None, Some(signal)) => format!("ended by signal {signal}"),
+        ("deadline", ..) => "ran into the end of the loop's time".to_owned(),
         (other, _, _) => other.replace('_', " "),
     };
     let survivors = match run.survivors {

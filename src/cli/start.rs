@@ -9,21 +9,23 @@ use super::common::{author, principals, result_fields};
 use super::ui::Reply;
 use crate::at::At;
 use crate::contract::{self, Contract, LoopFile};
-use crate::error::{Error, Result, ResultExt};
+use crate::error::{Error, Kind, Result, ResultExt};
 use crate::escape::escape_terminal;
-use crate::exit::ExitCode;
+use crate::exit::HaltReason;
 use crate::git::LoopId;
 use crate::git::{Repo, resolve_revision};
-use crate::iterate::advice::{advice, obstacles};
+use crate::iterate::advice::{advice, obstacles, obstacles_in_sight};
 use crate::iterate::interrupt::Interrupt;
 use crate::iterate::preflight::before_signing;
-use crate::iterate::session::{self, Opening};
-use crate::iterate::start::{create, freeze, must_be_new};
+use crate::iterate::session::{self, Opening, Rehearsal};
+use crate::iterate::start::{Purpose, create, freeze, must_be_new};
 use crate::ledger::append::{Author, Tip};
 use crate::ledger::message::one_line;
 use crate::ledger::record::Role;
 use crate::ledger::trust::TrustRoot;
+use crate::render::commands;
 use crate::render::line::{plural, span};
+use crate::render::status::dollars;
 
 /// The file that is read if none is named.
 const DEFAULT_FILE: &str = "loop.toml";
@@ -54,23 +56,40 @@ pub fn run(context: &Context, args: &StartArgs) -> Result<Reply> {
     let repo = context.repo()?;
     let (tip, principals) =
         start(context, &repo, &args.id, args.file.as_deref(), args.base.as_deref(), Then::Nothing)?;
-    let id = &args.id;
-    let runners = &tip.contract.roles.runner;
-    let next =
-        if tip.contract.check.external { format!("checkpoint {id} --json") } else { format!("run {id}") };
-    let hint = if principals.iter().any(|principal| runners.contains(principal)) {
-        format!("git loop {next}")
+    let mut reply = Reply::text(format!("started {}: contract {}\n", args.id, tip.id));
+    for hint in begin_hints(context, &repo, &tip.contract, &principals)? {
+        reply = reply.hint(hint);
+    }
+    Ok(reply.status(tip.state.status.as_str()).fields(result_fields(&tip, &[])))
+}
+
+/// How a loop begins that was just signed by `principals`.
+pub(super) fn begin_hints(
+    context: &Context,
+    repo: &Repo,
+    contract: &Contract,
+    principals: &[String],
+) -> Result<Vec<String>> {
+    let runners = &contract.roles.runner;
+    let runs = |principals: &[String]| principals.iter().any(|principal| runners.contains(principal));
+    let begin = commands::begin(contract);
+    // Whoever signed with --key may run it with the key that is configured.
+    let runs_it = if context.key.is_none() {
+        runs(principals)
     } else {
-        format!(
-            "{} may not run it; {} may: git loop {next} --key FILE",
-            principals.join(", "),
-            runners.join(" or ")
-        )
+        runs(&context.configured_principals(repo, &TrustRoot::open(repo)?))
     };
-    Ok(Reply::text(format!("started {}: contract {}\n", args.id, tip.id))
-        .hint(hint)
-        .status(tip.state.status.as_str())
-        .fields(result_fields(&tip, &[])))
+    let key = if runs_it { "" } else { " --key FILE" };
+    let mut hints = vec![if runs_it || runs(principals) {
+        format!("{begin}{key}")
+    } else {
+        format!("{} may not run it; {} may: {begin}{key}", principals.join(", "), runners.join(" or "))
+    }];
+    if !contract.check.external && !obstacles_in_sight(repo, &context.host, contract).is_empty() {
+        let announce = commands::announce(&contract.loop_id);
+        hints.push(format!("if its worker runs elsewhere: {announce}{key}"));
+    }
+    Ok(hints)
 }
 
 /// What comes after the start of a loop.
@@ -100,7 +119,8 @@ pub(super) fn start(
     let trust = TrustRoot::open(repo)?;
     let signer = context.signer(repo)?;
     let principals = principals(&signer, &trust)?;
-    let (contract, principal, warnings) = freeze(repo, &id, &file, base, &trust, &principals)?;
+    let (contract, principal, warnings) =
+        freeze(repo, &id, &file, base, &trust, &principals, Purpose::ToSign)?;
     warn(context, repo, &contract, &path, &warnings);
     match then {
         Then::Run => {
@@ -127,10 +147,12 @@ fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
     let trust = TrustRoot::open(&repo)?;
     let signer = context.signer(&repo)?;
     let principals = principals(&signer, &trust)?;
-    let (contract, principal, warnings) = freeze(&repo, &id, &file, base, &trust, &principals)?;
+    let (contract, principal, warnings) =
+        freeze(&repo, &id, &file, base, &trust, &principals, Purpose::ToRehearse)?;
     warn(context, &repo, &contract, &path, &warnings);
     let author = |_: &Contract| Ok(Author { signer: &signer, principal: principal.clone() });
     let limits = contract.limits;
+    let costs_nothing = contract.worker.costs_nothing();
     let say = |line: &str| context.ui.say(line);
     let opening = Opening {
         repo: &repo,
@@ -151,11 +173,13 @@ fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
                 writeln!(text, "{} at the base: {metric} (target {})", measured.metric_name, measured.target);
         }
         (None, problem) => {
-            let _ = writeln!(
-                text,
-                "no metric at the base: {}",
-                problem.as_deref().unwrap_or("the check gave none")
-            );
+            let what = if measured.no_verdict {
+                "no verdict at the base"
+            } else {
+                "red at the base, without a metric"
+            };
+            let problem = problem.as_deref().unwrap_or("the check gave none");
+            let _ = writeln!(text, "{what}: {problem}");
             for (name, printed) in &measured.printed {
                 let _ = writeln!(text, "the end of {name}:\n{}", indent(&escape_terminal(printed)));
             }
@@ -167,12 +191,20 @@ fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
     if measured.failures.len() > 20 {
         let _ = writeln!(text, "  and {}", plural(measured.failures.len() as u64 - 20, "more", "more"));
     }
+    let runs = match measured.runs {
+        1 => String::new(),
+        more => format!(" ({more} runs)"),
+    };
+    let mut most = vec![plural(u64::from(limits.iterations), "iteration", "iterations")];
+    most.extend((!costs_nothing).then(|| format!("${}", dollars(limits.cost_usd))));
+    most.extend(limits.tokens.map(|tokens| format!("{tokens} tokens")));
+    let uncounted =
+        if costs_nothing { "; what the worker costs is not counted (usage = \"none\")" } else { "" };
     let _ = writeln!(
         text,
-        "the check takes {:.1} s; at most {} and ${} in {}",
+        "the check takes {:.1} s{runs}; at most {} in {}{uncounted}",
         measured.seconds,
-        plural(u64::from(limits.iterations), "iteration", "iterations"),
-        limits.cost_usd,
+        most.join(", "),
         span(limits.duration_seconds),
     );
     if let Some(holdout) = &measured.holdout {
@@ -183,17 +215,15 @@ fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
             holdout.tree.short()
         );
     }
-    if measured.no_verdict {
-        context.ui.warn(
-            "the check gives no verdict, neither green nor red; a run would stop before its first worker",
-        );
+    let mut reply = Reply::text(text);
+    if let Some(error) = would_end(&measured) {
+        context.ui.warn(&error.to_string());
+        let status = if measured.no_verdict { "error" } else { "refused" };
+        reply = reply.exit(error.exit_code()).status(status).errors([&error]);
     }
-    if measured.target_met {
-        context.ui.warn("the base meets the target already; a run would halt with no_actionable_tasks");
-    }
-    let exit = if measured.no_verdict { ExitCode::WORKSPACE } else { ExitCode::OK };
-    Ok(Reply::text(text)
-        .exit(exit)
+    Ok(reply
+        .field("halt_reason", json!(measured.halt_reason))
+        .field("check_runs", measured.runs)
         .field("loop", id.as_str())
         .field("metric", json!(measured.metric))
         .field("problem", json!(measured.problem))
@@ -202,6 +232,24 @@ fn rehearse(context: &Context, args: &StartArgs) -> Result<Reply> {
         .field("check_seconds", measured.seconds)
         .field("holdout", json!(measured.holdout))
         .field("limits", json!(limits)))
+}
+
+/// How a run would end before its first worker, if it would.
+fn would_end(measured: &Rehearsal) -> Option<Error> {
+    if measured.no_verdict {
+        let problem = measured.problem.as_deref().unwrap_or("the check gave none");
+        return Some(Error::workspace(format!(
+            "the check gives no verdict, neither green nor red; a run would stop before its first worker: {problem}"
+        )));
+    }
+    let reason = measured.halt_reason?;
+    let what = match reason {
+        HaltReason::CheckFlaky => "the runs of the check do not agree with each other",
+        _ => "the base meets the target already",
+    };
+    let code = reason.exit_code();
+    let told = format!("{what}; a run would halt with {reason} ({code}) before its first worker");
+    Some(Error::new(Kind::Halt(reason), told))
 }
 
 /// Two spaces before each line.

@@ -314,7 +314,8 @@ fn tell_error(paint: Paint, error: &Error) {
 
 /// Writes what clap has to say: help and versions on stdout, which is what was asked for, and faults of usage on stderr.
 /// Where it sends people to `--help`, which git takes for itself, they are sent to `help`.
-pub fn clap_message(message: &clap::Error, help: &str, code: ExitCode) -> ExitCode {
+/// `usage` stands in for the usage that clap writes.
+pub fn clap_message(message: &clap::Error, help: &str, usage: Option<&str>, code: ExitCode) -> ExitCode {
     let terminal = if message.use_stderr() { io::stderr().is_terminal() } else { io::stdout().is_terminal() };
     let unset = |name| std::env::var_os(name).is_none_or(|value| value.is_empty());
     let plain = !terminal || !unset("NO_COLOR") || std::env::var_os("TERM").is_none_or(|term| term == "dumb");
@@ -323,6 +324,14 @@ pub fn clap_message(message: &clap::Error, help: &str, code: ExitCode) -> ExitCo
     let text = text.replace("see more with '--help'", &format!("see more with '{help}'"));
     let text = match text.split_once("For more information, try") {
         Some((before, _)) => format!("{before}For more information: {help}\n"),
+        None => text,
+    };
+    let text = match usage.filter(|_| plain) {
+        Some(usage) => {
+            let ours =
+                |line: &str| if line.starts_with("Usage: ") { usage.to_owned() } else { line.to_owned() };
+            text.lines().map(ours).map(|line| line + "\n").collect()
+        }
         None => text,
     };
     let written = if message.use_stderr() {

@@ -8,9 +8,10 @@ use toml::de::{DeTable, ValueDeserializer};
 use super::file::Limits;
 use super::frozen::LimitTerms;
 use super::parse::syntax_problem;
-use super::problem::{LoopFileError, Source};
+use super::problem::{Problem, Source};
 use super::walk::Walk;
 use crate::error::{Error, Result};
+use crate::ledger::message::one_line;
 use crate::money::MicroUsd;
 
 /// The word for "not limited", where a limit may be absent.
@@ -32,6 +33,8 @@ impl LimitOverrides {
     pub fn parse(assignments: &[String]) -> Result<Self> {
         let mut text = "[limits]\n".to_owned();
         let mut keys = Vec::new();
+        // One a line, after the line of the table.
+        let mut given = Vec::new();
         for assignment in assignments {
             let Some((key, value)) = assignment.split_once('=') else {
                 return Err(Error::usage(format!("--limit {assignment:?} is not KEY=VALUE"))
@@ -59,13 +62,10 @@ impl LimitOverrides {
                 toml::Value::String(value.to_owned()).to_string()
             };
             let _ = writeln!(text, "{key} = {value}");
+            given.push(assignment.as_str());
         }
         let source = Source::new(&text);
-        let values = limits(&source).map_err(|errors| LoopFileError {
-            file: "--limit".to_owned(),
-            errors,
-            omitted: 0,
-        })?;
+        let values = limits(&source).map_err(|errors| told(&errors, &given))?;
         Ok(Self { values, keys })
     }
 
@@ -96,7 +96,20 @@ impl LimitOverrides {
     }
 }
 
-fn limits(source: &Source<'_>) -> Result<Limits, Vec<super::Problem>> {
+/// The faults by the options that they are in, as nobody wrote a file with lines.
+fn told(faults: &[Problem], given: &[&str]) -> Error {
+    let mut messages = Vec::new();
+    let mut hints = Vec::new();
+    for Problem { line, message, hint, .. } in faults {
+        let option = given.get(line.saturating_sub(2)).or(given.last()).copied().unwrap_or_default();
+        messages.push(format!("--limit {}: {message}", one_line(option, 80)));
+        hints.extend(hint.clone());
+    }
+    let error = hints.into_iter().fold(Error::usage(messages.join("; ")), Error::hint);
+    error.hint("every limit, its range and its default: the page loop-toml of the reference")
+}
+
+fn limits(source: &Source<'_>) -> Result<Limits, Vec<Problem>> {
     let (mut document, errors) = DeTable::parse_recoverable(source.text());
     if !errors.is_empty() {
         return Err(errors.iter().map(|error| syntax_problem(source, error)).collect());
@@ -184,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_as_in_a_loop_toml() {
+    fn what_is_wrong_is_told_by_the_option_that_it_is_in() {
         let told = |assignments: &[&str]| applied(assignments).unwrap_err().to_string();
         for (assignments, message) in [
             (&["iterations"][..], "is not KEY=VALUE"),
@@ -195,8 +208,9 @@ mod tests {
             (&["iteratons=20"], "unknown key `limits.iteratons`"),
             (&["iterations=none"], "must be a whole number"),
             (&["iterations=1", "iterations=2"], "is given twice"),
-            (&["cost_usd=-1"], "--limit:2:"),
-            (&["cost_usd=1\n[worker]\ntimeout=3"], "--limit:"),
+            (&["cost_usd=-1"], "--limit cost_usd=-1: "),
+            (&["iterations=2", "cost_usd=-1"], "--limit cost_usd=-1: "),
+            (&["cost_usd=1\n[worker]\ntimeout=3"], "--limit cost_usd=1"),
             (&["duration=3"], "must be a duration"),
             (&["unknown_cost=maybe"], "cannot be"),
             (&["iterations=\"1"], "not valid TOML"),

@@ -242,21 +242,9 @@ fn resolve_roles(
         people: roles.people.clone().unwrap_or_default(),
         runner,
     };
-    if !resolved.approver.iter().any(|one| one == starter) {
-        return Err(Error::refused(format!("{starter} may not approve this contract")).hint(format!(
-            "roles.approver names {}; start it with one of their keys: --key FILE",
-            resolved.approver.join(", ")
-        )));
-    }
-    if class == Class::LastingCode {
-        if resolved.runner.iter().any(|one| one == starter) {
-            return Err(Error::refused("a lasting_code contract needs an approver other than its runner")
-                .hint("set roles.runner to the principal that will run it, and start it with another key: --key FILE"));
-        }
-        if resolved.reviewer.iter().all(|one| resolved.runner.contains(one)) {
-            return Err(Error::refused("a lasting_code contract needs a reviewer other than its runner")
-                .hint("name one in roles.reviewer and in the allowed-signers file"));
-        }
+    if class == Class::LastingCode && resolved.reviewer.iter().all(|one| resolved.runner.contains(one)) {
+        return Err(Error::refused("a lasting_code contract needs a reviewer other than its runner")
+            .hint("name one in roles.reviewer and in the allowed-signers file"));
     }
     if resolved.reviewer.iter().all(|one| resolved.runner.contains(one)) {
         warnings.push("nobody could review this loop: no principal of the allowed-signers file is other than the runner".to_owned());

@@ -291,7 +291,7 @@ impl Ending<'_> {
         let unread = self.case.state.comprehension.diffs_unread.saturating_add(accepted);
         let Some(limit) = self.case.contract.limits.unread_diffs else {
             facts.given("accepted changes that nobody has read", unread);
-            return false;
+            return facts.is("limits.unread_diffs is set", false, true);
         };
         let accepted = facts.is("the candidate was accepted", accepted == 1, true);
         facts.at_least("accepted changes that nobody has read", unread, limit) && accepted

@@ -164,8 +164,9 @@ impl Row {
             }
             Self::VerifierDrift => {
                 let drifted = facts.more("check paths that are not as frozen", evidence.drifted, 0);
-                (drifted && facts.is("the iteration was interrupted", evidence.abandoned, false))
-                    .then(softened)
+                // That an iteration was not interrupted was said before.
+                let judged = !evidence.abandoned || facts.is("the iteration was interrupted", true, false);
+                (drifted && judged).then(softened)
             }
             Self::BlockedPathModified => {
                 let paths = facts.more("blocked paths that changed", evidence.blocked_paths, 0);

@@ -3,6 +3,7 @@
 //!
 //! | module | what it holds |
 //! | --- | --- |
+//! | [`causes`] | what attempts that were never measured have in common |
 //! | [`mod@verdict`] | the table from halt reason and trajectory to a verdict |
 //! | [`reasons`] | what the decision on one iteration compared |
 //! | [`next`] | the next command to type |
@@ -19,13 +20,15 @@ use crate::ledger::state::{Regressions, State};
 use crate::ledger::verify::{Chain, Step};
 use crate::money::MicroUsd;
 
+pub mod causes;
 pub mod next;
 pub mod reasons;
 pub mod verdict;
 
+use causes::Cause;
 pub use next::{Situated, next_commands, suggest_id};
-pub use reasons::{Reasons, Watch};
-pub use verdict::{Situation, Trend, Verdict, verdict};
+pub use reasons::{Reasons, Watch, named};
+pub use verdict::{Situation, Trend, Verdict, When, verdict};
 
 /// One iteration, or the baseline.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -117,6 +120,8 @@ pub struct DecidedBy {
     /// The row or the limit.
     #[serde(flatten)]
     pub asked: Consideration,
+    /// The paths, the tests or the problem that it is about; empty of a limit.
+    pub named: Vec<String>,
 }
 
 /// What a person said when they ended it.
@@ -166,8 +171,10 @@ pub struct Reader {
     said: Option<Said>,
     met: bool,
     tried: u32,
-    /// How many of the tried were not measured for a reason that is no candidate's.
-    unmeasured: u32,
+    /// Why those of the tried were not measured where that is no candidate's fault, or the check only called them red.
+    causes: Vec<Cause>,
+    /// The last iteration.
+    last: Option<Receipt>,
     last_usd: Option<MicroUsd>,
 }
 
@@ -223,13 +230,9 @@ impl Reader {
             self.tried += 1;
             let base = self.trajectory.first().filter(|point| point.iteration == 0);
             let base_measured = base.is_some_and(|base| base.metric.is_some());
-            let unmeasured = match decision.outcome_reason.as_str() {
-                "worker_failed" | "outside_mutable_paths" => true,
-                "verifier_failed" => !base_measured,
-                _ => false,
-            };
-            self.unmeasured += u32::from(unmeasured);
+            self.causes.extend(Cause::of(receipt, base_measured));
         }
+        self.last = Some(receipt.clone());
         if let Some(check) = check.filter(|_| receipt.abandoned.is_none()) {
             self.count_sets(receipt.iteration, check);
         }
@@ -268,7 +271,8 @@ impl Reader {
 
     /// What the ledger `chain`, which was read to its end, comes to. `new_id` is an id that a renewal could have.
     pub fn explain(self, chain: &Chain, new_id: &str) -> Explanation {
-        let Self { watch, trajectory, sets, mut regressions, said, met, tried, unmeasured, last_usd } = self;
+        let Self { watch, trajectory, sets, mut regressions, said, met, tried, causes, last, last_usd } =
+            self;
         let (contract, state) = (&chain.contract, &chain.tip.state);
         regressions.sort_by(|a, b| a.test.cmp(&b.test));
         debug_assert!(counted_alike(&regressions, &state.counters.regressions));
@@ -277,13 +281,17 @@ impl Reader {
         let trend =
             Trend::of(met, counters.accepted, tried, counters.no_progress, contract.limits.no_progress);
         let cost_unknown = counters.unknown_costs > 0 && contract.limits.unknown_cost == UnknownCost::Stop;
+        let (red, causes): (Vec<Cause>, Vec<Cause>) =
+            causes.into_iter().partition(|cause| cause.is_red(contract));
+        let unmeasured = tried > 0 && causes.len() == tried as usize;
         let rule = state.halt_reason.map(|halt_reason| {
             verdict(Situation {
                 halt_reason,
                 promoted: state.status == Status::Succeeded,
                 trend,
                 cost_unknown,
-                unmeasured: tried > 0 && unmeasured == tried,
+                unmeasured,
+                only_red: !red.is_empty() && state.best_metric.is_none(),
             })
         });
         let reasons = watch.reasons(contract);
@@ -296,13 +304,25 @@ impl Reader {
                 iteration: reasons.iteration,
                 before_next_start: !reasons.before_start.is_empty(),
                 asked: reasons.last_word()?.clone(),
+                named: last
+                    .as_ref()
+                    .filter(|last| last.iteration == reasons.iteration)
+                    .map_or_else(Vec::new, |last| {
+                        named(reasons.last_word().map_or("", |word| word.name), last)
+                    }),
             })
         });
         let costs = costs(contract, state, watch.before_last(), last_usd);
         let situated = Situated { contract, state, trend, verdict: rule.map(|rule| rule.verdict), new_id };
         Explanation {
             verdict: rule.map(|rule| rule.verdict),
-            because: rule.map_or_else(|| stands(state), |rule| rule.why.to_owned()),
+            because: rule.map_or_else(
+                || stands(state),
+                |rule| match causes::common(&causes).filter(|_| rule.when == When::Unmeasured) {
+                    Some(cause) => format!("{}: {cause}", rule.why),
+                    None => rule.why.to_owned(),
+                },
+            ),
             trend,
             decided_by,
             said,
@@ -320,8 +340,11 @@ impl Reader {
 fn stands(state: &State) -> String {
     match (&state.checkpoint, &state.baseline) {
         (Some(open), _) => format!("it has not halted; iteration {} is under way", open.iteration),
-        (None, None) => "it was started, and nothing was run yet".to_owned(),
-        (None, Some(_)) => "it has not halted, and can go on".to_owned(),
+        // Where the check runs elsewhere there is no baseline.
+        (None, None) if state.iteration == 0 => {
+            "it was started, and no run has recorded anything yet".to_owned()
+        }
+        (None, _) => "it has not halted, and can go on".to_owned(),
     }
 }
 

@@ -10,7 +10,8 @@ use crate::git::LoopId;
 use crate::ledger::record::{Severity, Status};
 use crate::ledger::state::State;
 use crate::money::MicroUsd;
-use crate::render::status::dollars;
+use crate::render::commands;
+use crate::render::status::{dollars, stops_for_unknown_cost};
 
 /// What the next command depends on.
 #[derive(Debug, Clone, Copy)]
@@ -32,14 +33,14 @@ const MOST_ITERATIONS: u32 = 100;
 const MOST_USD: MicroUsd = MicroUsd::from_micros(10_000_000_000);
 const MOST_SECONDS: u64 = 24 * 3600;
 
-/// What to type, the next command first. Each is a whole command line; the words `loop.toml` stand for a file with other terms,
-/// those in capitals for what only a person knows.
+/// What to type, the next command first. Each is a whole command line; words in capitals stand for what only a person knows,
+/// `NEW.toml` for a file with other terms.
 pub fn next_commands(situated: &Situated<'_>) -> Vec<String> {
     let Situated { contract, state, verdict, new_id, .. } = *situated;
     let id = &state.loop_id;
     let last = state.iteration;
     let renew = format!("git loop renew {id} {new_id}");
-    let other_terms = format!("{renew} -f loop.toml");
+    let other_terms = format!("{renew} -f NEW.toml");
     let why = format!("git loop show {id} {last} --why");
     let settle = || {
         let open = state.findings.iter().rev().find(|finding| finding.severity == Severity::Block)?;
@@ -50,12 +51,10 @@ pub fn next_commands(situated: &Situated<'_>) -> Vec<String> {
     let Some(verdict) = verdict else {
         return match &state.checkpoint {
             _ if state.blocking_findings() > 0 => blocked(),
-            Some(open) if contract.check.external => vec![format!(
-                "git loop record {id} --candidate REV --environment {} --verdict FILE",
-                open.environment_id
-            )],
-            None if contract.check.external => vec![format!("git loop checkpoint {id}")],
-            _ => vec![format!("git loop run {id}")],
+            Some(open) if contract.check.external => vec![commands::bring(contract, open)],
+            // The runner takes an open iteration for one of a runner that has died, and gives it up: it comes last.
+            Some(open) => vec![commands::bring(contract, open), commands::run(id)],
+            None => vec![commands::begin(contract)],
         };
     };
     match verdict {
@@ -84,7 +83,10 @@ pub fn next_commands(situated: &Situated<'_>) -> Vec<String> {
         Verdict::DoNotRetry => vec![why],
         // The check is frozen with the base, so a mended one is a commit on top of green, and no renewal starts there.
         Verdict::FixSubstrate => {
-            vec![format!("git loop show {id} {last}"), format!("git loop start {new_id} -f loop.toml")]
+            vec![format!("git loop show {id} {last}"), format!("git loop start {new_id} -f NEW.toml")]
+        }
+        Verdict::FixConfig if stops_for_unknown_cost(contract, state) => {
+            vec![format!("git loop show {id} {last}"), commands::renew_at_any_cost(id, new_id)]
         }
         Verdict::FixConfig => vec![format!("git loop show {id} {last}"), other_terms],
     }

@@ -3,7 +3,10 @@
 use serde::Serialize;
 
 use crate::contract::Contract;
-use crate::decide::{BaselineEvidence, Consideration, Evidence, after_baseline, trace, trace_before_start};
+use crate::decide::{
+    BaselineEvidence, Consideration, Evidence, Row, after_baseline, trace, trace_before_start,
+};
+use crate::ledger::receipt::{GuardViolation, Receipt};
 use crate::ledger::record::{Body, HaltedBy};
 use crate::ledger::state::State;
 use crate::ledger::verify::Step;
@@ -26,6 +29,31 @@ impl Reasons {
     pub fn last_word(&self) -> Option<&Consideration> {
         let lists = [&self.before_start, &self.stops, &self.rows];
         lists.into_iter().find_map(|list| list.last().filter(|last| last.applies))
+    }
+}
+
+/// The paths, the tests or the problem that the row `name` is about, as the receipt of its iteration has them.
+pub fn named(name: &str, receipt: &Receipt) -> Vec<String> {
+    let guards = &receipt.guards;
+    let told = |one: &GuardViolation| format!("{}: {}", one.path, one.what);
+    let check = receipt.check.as_ref();
+    if name == Row::VerifierDrift.as_str() {
+        guards.drift.iter().map(told).collect()
+    } else if name == Row::BlockedPathModified.as_str() {
+        guards.blocked.iter().chain(&guards.tampered).map(told).collect()
+    } else if name == Row::OutsideMutablePaths.as_str() {
+        guards.outside.clone()
+    } else if name == Row::WorkerFailed.as_str() {
+        receipt.worker.as_ref().and_then(|worker| worker.failure.clone()).into_iter().collect()
+    } else if name == Row::VerifierFailed.as_str() {
+        let held_out = receipt.holdout.as_ref().and_then(|holdout| holdout.problem.clone());
+        check.and_then(|check| check.problem.clone()).or(held_out).into_iter().collect()
+    } else if name == Row::MetricIntegrityViolation.as_str() {
+        check.map_or_else(Vec::new, |check| check.lost.iter().chain(&check.newly_skipped).cloned().collect())
+    } else if name == Row::TestsRegressed.as_str() {
+        check.map_or_else(Vec::new, |check| check.regressed.clone())
+    } else {
+        Vec::new()
     }
 }
 

@@ -114,8 +114,10 @@ pub struct Situation {
     /// Whether it stopped because the cost of a run is not known.
     pub cost_unknown: bool,
     /// Whether no candidate was measured, for a reason that is no candidate's: the worker failed, no change was where one is
-    /// allowed, or the check gives no metric of the base either.
+    /// allowed, each changed what it may not, or the check gives no metric of the base either and did not call the candidate red.
     pub unmeasured: bool,
+    /// Whether the check called a candidate red, and there is no metric that could be better: neither of the base.
+    pub only_red: bool,
 }
 
 /// When a rule applies, besides its halt reasons.
@@ -127,6 +129,8 @@ pub enum When {
     CostUnknown,
     /// [`Situation::unmeasured`].
     Unmeasured,
+    /// [`Situation::only_red`].
+    OnlyRed,
     /// The trend is this one.
     Trend(Trend),
     /// In any case.
@@ -139,6 +143,7 @@ impl When {
             Self::Promoted => situation.promoted,
             Self::CostUnknown => situation.cost_unknown,
             Self::Unmeasured => situation.unmeasured,
+            Self::OnlyRed => situation.only_red,
             Self::Trend(trend) => situation.trend == trend,
             Self::Always => true,
         }
@@ -149,6 +154,7 @@ impl When {
             Self::Promoted => "it was promoted",
             Self::CostUnknown => "the cost of a run is not known, and `limits.unknown_cost` is `stop`",
             Self::Unmeasured => "no candidate was ever measured",
+            Self::OnlyRed => "red by the exit code each time, as the base is, and no metric",
             Self::Trend(trend) => trend.told(),
             Self::Always => "",
         }
@@ -176,11 +182,15 @@ const fn rule(of: &'static [HaltReason], when: When, verdict: Verdict, why: &'st
 const CUT_OFF: &[HaltReason] =
     &[HaltReason::MaxIterationsReached, HaltReason::BudgetExceeded, HaltReason::DeadlineExceeded];
 
+const UNMEASURED: &str = "no candidate was ever measured, so the set-up is at fault, not the objective";
+const ONLY_RED: &str =
+    "the check ran and was red each time, and an exit code does not say how near that was; see what it said";
+
 /// The table: the first line that applies gives the verdict.
 pub const RULES: &[Rule] = {
     use HaltReason as H;
     use Verdict as V;
-    use When::{Always, CostUnknown, Promoted, Unmeasured};
+    use When::{Always, CostUnknown, OnlyRed, Promoted, Unmeasured};
     &[
         rule(
             &[H::SuccessConditionMet],
@@ -232,6 +242,8 @@ pub const RULES: &[Rule] = {
             V::RaiseTheLimit,
             "the limit ended it before anything was tried",
         ),
+        rule(CUT_OFF, Unmeasured, V::FixConfig, UNMEASURED),
+        rule(CUT_OFF, OnlyRed, V::Investigate, ONLY_RED),
         rule(
             CUT_OFF,
             Always,
@@ -286,12 +298,8 @@ pub const RULES: &[Rule] = {
             V::DoNotRetry,
             "two tests fail by turns: what one of them wants, the other forbids",
         ),
-        rule(
-            &[H::InfeasibleSuspected],
-            Unmeasured,
-            V::FixConfig,
-            "no candidate was ever measured, so the set-up is at fault, not the objective",
-        ),
+        rule(&[H::InfeasibleSuspected], Unmeasured, V::FixConfig, UNMEASURED),
+        rule(&[H::InfeasibleSuspected], OnlyRed, V::Investigate, ONLY_RED),
         rule(
             &[H::InfeasibleSuspected],
             Always,
@@ -383,8 +391,14 @@ mod tests {
     use super::*;
 
     fn told(halt_reason: HaltReason, trend: Trend) -> &'static str {
-        let situation =
-            Situation { halt_reason, promoted: false, trend, cost_unknown: false, unmeasured: false };
+        let situation = Situation {
+            halt_reason,
+            promoted: false,
+            trend,
+            cost_unknown: false,
+            unmeasured: false,
+            only_red: false,
+        };
         verdict(situation).verdict.as_str()
     }
 
@@ -424,6 +438,7 @@ mod tests {
             trend: T::Improving,
             cost_unknown: true,
             unmeasured: false,
+            only_red: false,
         };
         assert_eq!(verdict(unknown).verdict, Verdict::FixConfig);
         assert_eq!(
@@ -468,11 +483,21 @@ mod tests {
             trend: Trend::Met,
             cost_unknown: false,
             unmeasured: false,
+            only_red: false,
         };
         assert_eq!(verdict(met).verdict, Verdict::Done);
         let unmeasured =
             Situation { halt_reason: H::InfeasibleSuspected, promoted: false, unmeasured: true, ..met };
         assert_eq!(verdict(unmeasured).verdict, Verdict::FixConfig);
+        let only_red = Situation { only_red: true, unmeasured: false, ..unmeasured };
+        assert_eq!(verdict(only_red).verdict, Verdict::Investigate);
+        for halt_reason in CUT_OFF {
+            for (situation, expected) in [(unmeasured, Verdict::FixConfig), (only_red, Verdict::Investigate)]
+            {
+                let cut = Situation { halt_reason: *halt_reason, trend: Trend::NeverImproved, ..situation };
+                assert_eq!(verdict(cut).verdict, expected, "{halt_reason}");
+            }
+        }
     }
 
     #[test]

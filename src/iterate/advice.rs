@@ -15,6 +15,7 @@ use crate::contract::file::Adapter;
 use crate::error::{Error, Result, ResultExt};
 use crate::escape::escape_path;
 use crate::git::{GitCommand, Repo};
+use crate::guard::PathSet;
 use crate::host::HostEnv;
 use crate::ledger::observe::blob_id;
 use crate::setup::litter;
@@ -46,6 +47,10 @@ pub fn advice(repo: &Repo, host: &HostEnv, contract: &Contract, terms: &Path) ->
 
 /// Why `git loop run` would stop on this machine before it pays a worker, each as one message.
 pub fn obstacles(repo: &Repo, host: &HostEnv, contract: &Contract) -> Vec<String> {
+    // Nothing of a loop whose check runs elsewhere is run here.
+    if contract.check.external {
+        return Vec::new();
+    }
     let (programs, sandbox) = match strongest_adapter(repo, contract) {
         // In an image nothing can be looked for from outside.
         Ok(adapter) if adapter.has_image() => (Vec::new(), None),
@@ -85,7 +90,8 @@ fn named(paths: &[BString]) -> Option<(String, String)> {
 /// The blobs of a tree by path.
 type Files = BTreeMap<BString, gix::ObjectId>;
 
-/// The paths of the work tree that are neither as in `HEAD` nor as in the base: changed, staged, deleted, or neither tracked nor ignored.
+/// The paths of the work tree that are neither as in `HEAD` nor as in the base: changed, staged, deleted, or new where the contract
+/// looks, and not ignored.
 ///
 /// Content is compared without filters, as they are programs: a file that a filter or a line-end conversion changes may
 /// be listed although git would not, if its time differs from what the index knows.
@@ -123,10 +129,13 @@ fn uncommitted(repo: &Repo, contract: &Contract, terms: &Path) -> Result<Vec<BSt
         }
     }
     changed.extend(head.into_keys().filter(|path| base.contains_key(path)));
-    let listed = GitCommand::in_repo(repo)?
-        .args(["ls-files", "--others", "--exclude-standard", "--directory", "--no-empty-directory", "-z"])
-        .run()?;
-    changed.extend(listed.stdout.split_str("\0").filter(|path| !path.is_empty()).map(BString::from));
+    let listed =
+        GitCommand::in_repo(repo)?.args(["ls-files", "--others", "--exclude-standard", "-z"]).run()?;
+    // A new file matters where the worker may write or the check looks; what else lies about is nobody's business.
+    let sets = [&contract.paths.mutable, &contract.paths.check].map(|list| PathSet::parse(list).ok());
+    let matters =
+        |path: &&[u8]| sets.iter().flatten().any(|set| !path.is_empty() && set.matches(path.as_bstr()));
+    changed.extend(listed.stdout.split_str("\0").filter(matters).map(BString::from));
     let terms =
         terms.strip_prefix(root).ok().and_then(|path| Some(gix::path::into_bstr(path).ok()?.into_owned()));
     changed.retain(|path| Some(path) != terms.as_ref());

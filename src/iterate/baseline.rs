@@ -36,14 +36,6 @@ impl Measured {
     /// success has none.
     fn is_red(&self, contract: &Contract) -> bool {
         let CheckReceipt { run, no_report, counts, .. } = &self.observed.receipt;
-        let own_end = run.ended == "itself"
-            && match (run.exit_code, run.signal) {
-                (Some(code), _) => {
-                    code != i32::from(contract.check.success_exit_code) && !NO_PROGRAM.contains(&code)
-                }
-                // Whoever fixes a crash begins with one. The kernel's own (out of memory) tells nothing of the code.
-                (None, signal) => signal != Some(SIGKILL),
-            };
         let by_exit = contract.metric.from == MetricFrom::Exit;
         let shown = match contract.report_format() {
             Format::None => by_exit,
@@ -56,7 +48,7 @@ impl Measured {
                 (unbuilt && run.signal.is_none()) || (by_exit && (failed || run.signal.is_some()))
             }
         };
-        own_end && no_report.is_none() && shown
+        run.ended_red(contract) && no_report.is_none() && shown
     }
 
     /// The end of what the check printed: name of the evidence and text.
@@ -80,9 +72,6 @@ enum Asked {
     /// This.
     Said(Box<HoldoutReceipt>),
 }
-
-/// The number of the signal that nothing survives, on every system.
-const SIGKILL: i32 = 9;
 
 /// The last lines of an output.
 fn last_lines(output: &[u8], count: usize) -> String {

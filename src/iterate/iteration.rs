@@ -164,7 +164,7 @@ impl Session<'_> {
             iteration,
             earlier: &history.earlier,
             baseline: None,
-            output: history.output.as_deref(),
+            output: history.output.as_ref(),
             fence: &format!("==== {} ====", random_id()),
         });
         let manifest = context::manifest(&text);

@@ -18,7 +18,7 @@
 //! | `holdout` | the second check that no worker can see: its folder, where it may lie, its run |
 //! | `places`, `cleaner` | the folders of one environment, and their removal |
 //! | [`leftovers`] | what runners that have ended left on this machine |
-//! | [`context`] | what a worker is given to read |
+//! | [`context`], `history` | what a worker is given to read; what it is told of earlier iterations |
 //! | [`tamper`] | what a worker must leave alone besides files |
 //! | [`outside`] | iterations whose worker, or also whose check, runs elsewhere |
 //! | `recover` | what a dead runner left: closed, repaired, reclaimed |
@@ -32,6 +32,7 @@ mod commands;
 pub mod context;
 mod credential;
 mod fresh;
+mod history;
 mod holdout;
 pub mod interrupt;
 mod iteration;

@@ -16,6 +16,7 @@ use crate::ledger::record::Record;
 use crate::ledger::rederive::{check_tree_in, judge_tree, only_modes_that_git_writes, outside_run};
 use crate::ledger::state::Phase;
 use crate::oid::Oid;
+use crate::render::commands;
 use crate::render::status::any_of;
 use crate::worker::usage::{self, UsageKind};
 
@@ -66,11 +67,7 @@ impl Session<'_> {
                 "iteration {} of loop `{id}` is open already",
                 open.iteration
             ))
-            .hint(format!(
-                "bring its candidate: git loop record {id} --candidate REV --environment {}{}",
-                open.environment_id,
-                if self.tip.contract.check.external { " --verdict FILE" } else { "" }
-            ))
+            .hint(format!("bring its candidate: {}", commands::bring(&self.tip.contract, open)))
             .hint(format!("or give it up, which is recorded: git loop checkpoint {id} --abandon")));
         }
         if !self.may_start()? {
@@ -118,9 +115,8 @@ impl Session<'_> {
                 base.short(),
             ))
             .hint(format!(
-                "an accepted candidate is signed anew, as a commit of the loop's own; move yours onto it: git rebase --onto {} FIRST~ \
-                 (FIRST is the first commit of yours that is not in the loop)",
-                self.id.refs().head()
+                "an accepted candidate is signed anew, as a commit of the loop's own; move yours onto it: git rebase --onto {base} FIRST~ \
+                 (FIRST is the first commit of yours that is not in the loop)"
             )));
         }
         // What no ledger may hold is refused before anything is recorded.

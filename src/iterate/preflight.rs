@@ -27,16 +27,7 @@ impl Session<'_> {
     /// What must hold before any worker money is spent, besides the test signature that was made already.
     pub(super) fn preflight(&self) -> Result<()> {
         let contract = &self.tip.contract;
-        let green = self.tip.state.last_green_commit;
-        no_credentials_granted(self.host, contract)?;
-        let toolchain = self.toolchain()?;
-        // In an image nothing can be looked for from outside.
-        let roles = if self.adapter.has_image() { &[][..] } else { &[Role::Worker, Role::Check] };
-        for &role in roles {
-            let dirs = dirs_of(toolchain, self.host, role);
-            find_program(self.repo, contract, role, green, &dirs, &self.places.worktrees)
-                .map_err(|missing| self.for_frozen(missing))?;
-        }
+        self.has_what_it_runs()?;
         holdout::is_fit(self.repo, self.host, &self.tools, contract, self.adapter)?;
         for name in &contract.worker.env {
             if self.host.var(name).is_none() {
@@ -53,6 +44,22 @@ impl Session<'_> {
             .or_workspace(|| format!("{} cannot be written to", self.places.private.display()))
             .map_err(|error| error.hint("check the free space and who may write there"))?;
         self.can_record()
+    }
+
+    /// Fails if a program or script of worker or check is missing, or if a sandbox would open a credential of the user's to them.
+    pub(super) fn has_what_it_runs(&self) -> Result<()> {
+        let contract = &self.tip.contract;
+        let green = self.tip.state.last_green_commit;
+        no_credentials_granted(self.host, contract)?;
+        let toolchain = self.toolchain()?;
+        // In an image nothing can be looked for from outside.
+        let roles = if self.adapter.has_image() { &[][..] } else { &[Role::Worker, Role::Check] };
+        for &role in roles {
+            let dirs = dirs_of(toolchain, self.host, role);
+            find_program(self.repo, contract, role, green, &dirs, &self.places.worktrees)
+                .map_err(|missing| self.for_frozen(missing))?;
+        }
+        Ok(())
     }
 
     /// What is told of a program that is missing, for a loop that has started: what can be put right from now on does

@@ -11,7 +11,7 @@ use crate::ledger::trust::TrustRoot;
 use crate::ledger::verify::Chain;
 use crate::oid::Oid;
 
-use super::start::{freeze, no_policy};
+use super::start::{Purpose, freeze, no_policy};
 
 /// A contract that renews another one, ready to be signed.
 #[derive(Debug)]
@@ -62,7 +62,7 @@ pub fn renew(
     }
     let base = state.last_green_commit;
     let (mut contract, principal, mut warnings) = match file {
-        Some(file) => freeze(repo, id, file, base.0, trust, &able)?,
+        Some(file) => freeze(repo, id, file, base.0, trust, &able, Purpose::ToSign)?,
         None => (on_green(repo, id, old, base, trust)?, able[0].clone(), Vec::new()),
     };
     limits.apply(&mut contract.limits);

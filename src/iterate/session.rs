@@ -8,7 +8,7 @@ use crate::at::At;
 use crate::contract::file::History as HistoryTerms;
 use crate::contract::frozen::{HoldoutTerms, SandboxTerms};
 use crate::contract::{Contract, Guards, NetworkTerms};
-use crate::decide::{before_start, remaining};
+use crate::decide::{BaselineEvidence, after_baseline, before_start, remaining};
 use crate::error::{Error, Result, ResultExt};
 use crate::exit::{ExitCode, HaltReason};
 use crate::git::LoopId;
@@ -17,20 +17,18 @@ use crate::git::Repo;
 use crate::host::HostEnv;
 use crate::ledger::append::{Author, Move, Tip, draft, publish};
 use crate::ledger::fold::status_of;
-use crate::ledger::load::RecordCommit;
-use crate::ledger::receipt::{LayersReceipt, Receipt};
-use crate::ledger::record::{Body, HaltBody, HaltedBy, Kind, ResumeBody, Role};
+use crate::ledger::receipt::{LayersReceipt, RunReceipt};
+use crate::ledger::record::{Body, HaltBody, HaltedBy, ResumeBody, Role};
 use crate::ledger::state::Phase;
 use crate::ledger::trust::TrustRoot;
 use crate::ledger::verify::{Chain, verify_ledger, verify_ledger_after};
 use crate::ledger::waypoint::{Waypoint, WaypointFile};
-use crate::oid::Oid;
+use crate::render::commands;
 use crate::render::status::any_of;
 use crate::sandbox;
 
 use super::ahead::Ahead;
 use super::cleaner::Cleaner;
-use super::context;
 use super::fresh::Stock;
 use super::interrupt::Interrupt;
 use super::output::Output;
@@ -147,8 +145,30 @@ impl<'a> Session<'a> {
             minted: RefCell::default(),
             _lock: lock,
         };
+        if !keep_open {
+            this.before_giving_up()?;
+        }
         this.recover(keep_open)?;
         Ok(this)
+    }
+
+    /// Fails if the loop cannot be run here anyway: then its open iteration is not given up for nothing, which may be that of an
+    /// orchestrator who never meant to have it run here.
+    fn before_giving_up(&self) -> Result<()> {
+        let state = &self.tip.state;
+        let Some(open) = state.checkpoint.as_ref().filter(|_| state.phase != Phase::Halted) else {
+            return Ok(());
+        };
+        let contract = &self.tip.contract;
+        let able =
+            if contract.check.external { Err(check_is_elsewhere(&self.id)) } else { self.has_what_it_runs() };
+        able.map_err(|error| {
+            error.hint(format!(
+                "iteration {} is still open; bring its candidate: {}",
+                open.iteration,
+                commands::bring(contract, open)
+            ))
+        })
     }
 
     /// The end of the ledger.
@@ -312,50 +332,6 @@ impl<'a> Session<'a> {
     }
 }
 
-/// What the context slice tells of earlier iterations.
-pub(super) struct History {
-    pub earlier: Vec<Receipt>,
-    pub output: Option<String>,
-}
-
-impl Session<'_> {
-    /// Reads the last few iterations back from the ledger.
-    pub(super) fn history(&self) -> Result<History> {
-        let unreadable = || "the last records cannot be read".to_owned();
-        let mut history = History { earlier: Vec::new(), output: None };
-        let mut current = Some(self.tip.id);
-        while let Some(id) = current
-            && history.earlier.len() < context::earlier_wanted()
-        {
-            // Our own chain up to the tip was verified when the session was opened; that what is read is what was
-            // verified, its hash says. So the commit tells which records are worth reading.
-            let commit = RecordCommit::read(self.repo, id.0).or_workspace(unreadable)?;
-            current = commit.prev().map(Oid);
-            if !commit.is(Kind::Iteration) && !commit.is(Kind::Baseline) {
-                continue;
-            }
-            let (record, evidence) = commit.record(self.repo).or_workspace(unreadable)?;
-            if history.output.is_none()
-                && let Some(evidence) = evidence
-            {
-                let files = self.repo.read_tree(evidence.0).or_workspace(unreadable)?;
-                let file = ["check.stdout", "report"]
-                    .iter()
-                    .find_map(|name| files.iter().find(|file| file.name == *name));
-                if let Some(file) = file {
-                    let bytes = self.repo.read_blob(file.id).or_workspace(unreadable)?;
-                    history.output = Some(String::from_utf8_lossy(&bytes).into_owned());
-                }
-            }
-            if let Body::Iteration(body) = record.body {
-                history.earlier.push(body.receipt);
-            }
-        }
-        history.earlier.reverse();
-        Ok(history)
-    }
-}
-
 /// A rehearsal of the baseline, for `start --dry-run`.
 #[derive(Debug)]
 pub struct Rehearsal {
@@ -369,6 +345,8 @@ pub struct Rehearsal {
     pub problem: Option<String>,
     /// Whether a run would stop before its first worker, as there is nothing to measure against.
     pub no_verdict: bool,
+    /// What a run would halt with before its first worker.
+    pub halt_reason: Option<HaltReason>,
     /// The holdout, which a rehearsal looks at and does not run.
     pub holdout: Option<HoldoutTerms>,
     /// The end of what the check printed: name of the evidence and text. Nothing of a rehearsal is kept.
@@ -377,7 +355,9 @@ pub struct Rehearsal {
     pub failures: Vec<String>,
     /// Whether the base meets the target.
     pub target_met: bool,
-    /// How long the check took, in seconds.
+    /// How often the check was run.
+    pub runs: usize,
+    /// How long all its runs took, in seconds.
     pub seconds: f64,
 }
 
@@ -426,8 +406,26 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
     let no_verdict = measured.no_verdict(contract).is_some();
     let printed = measured.printed(contract, 20);
     let receipt = measured.observed.receipt;
+    let shown = BaselineEvidence {
+        flaky: receipt.flaky,
+        metric: receipt.metric,
+        passing: receipt.passing,
+        target_met: measured.target_met,
+        holdout: None,
+    };
+    let halt_reason = after_baseline(contract, shown).0.map(|(halt_reason, _)| halt_reason);
+    let first = std::slice::from_ref(&receipt.run);
+    let runs: Vec<&RunReceipt> = if receipt.runs.is_empty() {
+        first.iter().collect()
+    } else {
+        receipt.runs.iter().map(|one| &one.run).collect()
+    };
+    let milliseconds: u64 = runs.iter().map(|run| run.duration_ms).sum();
     Ok(Rehearsal {
         no_verdict,
+        halt_reason,
+        runs: runs.len(),
+        seconds: milliseconds as f64 / 1000.0,
         holdout: contract.holdout.clone(),
         printed,
         metric_name: contract.metric.name.clone(),
@@ -436,7 +434,6 @@ pub fn rehearse(opening: Opening<'_>, contract: Contract) -> Result<Rehearsal> {
         problem: receipt.problem,
         failures: receipt.failures.unwrap_or_default(),
         target_met: measured.target_met,
-        seconds: receipt.run.duration_ms as f64 / 1000.0,
     })
 }
 
@@ -498,7 +495,7 @@ fn ledger_tip(repo: &Repo, id: &LoopId) -> Result<gix::ObjectId> {
 /// The refusal to run a loop whose check runs elsewhere.
 pub(super) fn check_is_elsewhere(id: &LoopId) -> Error {
     Error::workspace(format!("the check of loop `{id}` runs elsewhere; it cannot be run here"))
-        .hint(format!("ask for an iteration: git loop checkpoint {id} --json"))
+        .hint(format!("ask for an iteration: {}", commands::announce(id.as_str())))
         .hint(format!("and bring what came of it: git loop record {id} --candidate REV --verdict FILE"))
 }
 

@@ -5,8 +5,9 @@ use gix::ObjectId;
 use super::holdout;
 use crate::at::At;
 use crate::contract::file::History;
+use crate::contract::frozen::RoleTerms;
 use crate::contract::resolve::resolve;
-use crate::contract::{Adapter, Contract, LoopFile};
+use crate::contract::{Adapter, Class, Contract, LoopFile};
 use crate::error::{Error, Kind, Result, ResultExt};
 use crate::exit::HaltReason;
 use crate::gate::POLICY_FILE;
@@ -45,6 +46,15 @@ pub(super) fn no_policy(repo: &Repo) -> Result<()> {
     }
 }
 
+/// What terms are frozen for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// To be signed: the signing key must be an approver's.
+    ToSign,
+    /// To be looked at and thrown away: what stands in the way of signing is only told.
+    ToRehearse,
+}
+
 /// A frozen contract and what its author should know; nothing is written but the tree of the frozen paths.
 pub fn freeze(
     repo: &Repo,
@@ -53,6 +63,7 @@ pub fn freeze(
     base: ObjectId,
     trust: &TrustRoot,
     principals: &[String],
+    purpose: Purpose,
 ) -> Result<(Contract, String, Vec<String>)> {
     no_policy(repo)?;
     // A key may stand for several principals; the contract says which of them approves.
@@ -63,6 +74,14 @@ pub fn freeze(
     let starter = starter.cloned().ok_or_else(|| Error::workspace("the signing key has no principal"))?;
     let resolved = resolve(repo, id, file, base, trust, &starter)?;
     let (mut contract, mut warnings) = (resolved.contract, resolved.warnings);
+    match (may_sign(&contract, &starter), purpose) {
+        (Err(error), Purpose::ToSign) => return Err(error),
+        (Err(error), Purpose::ToRehearse) => {
+            let hints: Vec<&str> = error.hints().iter().map(|hint| &**hint).collect();
+            warnings.push(format!("{error}: {}", hints.join("; ")));
+        }
+        (Ok(()), _) => {}
+    }
     if let Some(terms) = &file.holdout {
         let (terms, told) = holdout::freeze(repo, &contract, terms)?;
         contract.holdout = Some(terms);
@@ -76,6 +95,24 @@ pub fn freeze(
         return Err(open_history_is_closed(id.as_str(), &adapters.join(", ")));
     }
     Ok((contract, starter, warnings))
+}
+
+/// Fails if `starter` may not sign these terms.
+fn may_sign(contract: &Contract, starter: &str) -> Result<()> {
+    let RoleTerms { approver, runner, .. } = &contract.roles;
+    if !approver.iter().any(|one| one == starter) {
+        return Err(Error::refused(format!("{starter} may not approve this contract")).hint(format!(
+            "roles.approver names {}; start it with one of their keys: git loop start {} --key FILE",
+            approver.join(", "),
+            contract.loop_id
+        )));
+    }
+    if contract.class == Class::LastingCode && runner.iter().any(|one| one == starter) {
+        return Err(Error::refused("a lasting_code contract needs an approver other than its runner").hint(
+            "set roles.runner to the principal that will run it, and start it with another key: --key FILE",
+        ));
+    }
+    Ok(())
 }
 
 /// The refusal of `history = "open"` under an adapter that closes the repository. Only its objects could be opened to a

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::contract::Contract;
 use crate::decide::{Decision, HoldoutVerdict};
+use crate::ledger::holdout::NO_PROGRAM;
 use crate::money::MicroUsd;
 use crate::oid::Oid;
 use crate::sandbox::{Egress, Enforcement};
@@ -347,6 +349,23 @@ pub struct CheckReceipt {
     pub regressed: Vec<String>,
     /// Where the contract asks for several runs: each of them, this capture's the first; else empty.
     pub runs: Vec<SampleReceipt>,
+}
+
+impl RunReceipt {
+    /// Whether this run of the contract's check ended by itself and called its tree red: with another exit code than that of success,
+    /// which is not that of a program that was not found, or by a signal that is not the kernel's own (out of memory), which would say
+    /// nothing of the code.
+    pub fn ended_red(&self, contract: &Contract) -> bool {
+        const SIGKILL: i32 = 9;
+        self.ended == "itself"
+            && match (self.exit_code, self.signal) {
+                (Some(code), _) => {
+                    code != i32::from(contract.check.success_exit_code) && !NO_PROGRAM.contains(&code)
+                }
+                // Whoever fixes a crash begins with one.
+                (None, signal) => signal != Some(SIGKILL),
+            }
+    }
 }
 
 impl CheckReceipt {

@@ -7,6 +7,7 @@ use super::status::dollars;
 use super::why;
 use crate::cli::ui::{Paint, Tone};
 use crate::contract::Contract;
+use crate::exit::HaltReason;
 use crate::explain::{Explanation, Point, Trend, Verdict};
 use crate::ledger::message::one_line;
 use crate::ledger::receipt::CostBasis;
@@ -46,6 +47,9 @@ pub fn explanation(contract: &Contract, state: &State, explained: &Explanation, 
         for fact in why::full(&decided.asked) {
             line(&mut text, "", &fact);
         }
+        for name in why::some_of(&decided.named) {
+            line(&mut text, "", &name);
+        }
     }
     circles(&mut text, explained);
     if let Some(costs) = &explained.costs {
@@ -74,13 +78,24 @@ fn line(text: &mut String, name: &str, what: &str) {
 
 fn trend(contract: &Contract, state: &State, trend: Trend) -> String {
     let limits = &contract.limits;
-    let told = trend.told();
+    // Where the loop went in circles it is not improving, however long it may go on without getting better.
+    let circles = trend == Trend::Improving
+        && matches!(
+            state.halt_reason,
+            Some(
+                HaltReason::UnsatisfiableConstraints
+                    | HaltReason::OscillationDetected
+                    | HaltReason::SameTestRegressed
+            )
+        );
+    let told = if circles { "" } else { trend.told() };
+    let told = if told.is_empty() { String::new() } else { format!("{told}: ") };
     match trend {
         Trend::Improving | Trend::Stalled | Trend::NeverImproved => format!(
-            "{told}: {} accepted, {} of {} in a row not accepted at the end",
+            "{told}{} accepted, {} of {} in a row not accepted at the end",
             state.counters.accepted, state.counters.no_progress, limits.no_progress
         ),
-        Trend::Met | Trend::Untried => told.to_owned(),
+        Trend::Met | Trend::Untried => trend.told().to_owned(),
     }
 }
 

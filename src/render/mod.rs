@@ -1,5 +1,6 @@
 //! What people read: the same facts as the JSON, told in words.
 
+pub mod commands;
 pub mod diff;
 pub mod explain;
 pub mod line;

@@ -6,9 +6,11 @@ use crate::contract::{Class, Contract, UnknownCost};
 use crate::decide::reservation;
 use crate::exit::HaltReason;
 use crate::ledger::message::one_line;
+use crate::ledger::receipt::{CostBasis, CostReceipt};
 use crate::ledger::record::{Body, Record, Severity, Status};
 use crate::ledger::state::State;
 use crate::money::MicroUsd;
+use crate::render::commands;
 use crate::render::line::plural;
 
 /// How many failing tests are named before the rest is only counted.
@@ -111,17 +113,14 @@ pub fn next_step(contract: &Contract, record: &Record, state: &State) -> String 
         (_, Some(HaltReason::ReviewerRejected)) => format!(
             "See what the reviewer said: `git loop explain {id}`. Green meets the target of these terms, so the same \
              ones would end at once: start another loop with a check that asks for what was missed, or renew with a \
-             harder target: `git loop renew {id} NEW-ID -f loop.toml`."
+             harder target: `git loop renew {id} NEW-ID -f NEW.toml`."
         ),
-        (_, Some(_)) => {
-            format!("See why: `git loop explain {id}`. To go on from green: `git loop renew {id} NEW-ID`.")
-        }
+        // Whether a renewal would help depends on the whole trajectory, which the explanation reads.
+        (_, Some(_)) => format!("See why, and what to type now: `{}`.", commands::explain(id)),
         (_, None) => format!("See `git loop log {id}`."),
     }
 }
 
-/// How a loop goes on that has not halted: by a runner, or by whoever brings its candidates. `record` is its last one; `None` where
-/// that does not say who.
 /// Whether the next step is to run the loop on this machine.
 pub fn is_to_be_run(contract: &Contract, record: &Record, state: &State) -> bool {
     let halted = matches!(
@@ -136,31 +135,47 @@ pub fn is_to_be_run(contract: &Contract, record: &Record, state: &State) -> bool
         && !brought
 }
 
+/// How a loop goes on that has not halted: by a runner, or by whoever brings its candidates. `record` is its last one; `None` where
+/// that does not say who.
 fn go_on(contract: &Contract, record: Option<&Record>, state: &State) -> String {
     let id = &state.loop_id;
     let open = state.checkpoint.as_ref();
-    let verdict = if contract.check.external { " --verdict FILE" } else { "" };
-    let bring = |environment: &str| {
-        format!("`git loop record {id} --candidate REV --environment {environment}{verdict}`")
-    };
     let is_brought = matches!(record.map(|record| &record.body), Some(Body::Iteration(body)) if body.receipt.outside.is_some());
     match open {
         Some(open) if contract.check.external => {
-            format!("Iteration {} waits for its candidate: {}.", open.iteration, bring(&open.environment_id))
+            format!(
+                "Iteration {} waits for its candidate: `{}`.",
+                open.iteration,
+                commands::bring(contract, open)
+            )
         }
         Some(open) => format!(
-            "Iteration {} is under way. If its worker runs elsewhere: {}. If nothing runs any more: `git loop run {id}`.",
+            "Iteration {} is under way. If its worker runs elsewhere: `{}`. If nothing runs any more, give it up: `{}`.",
             open.iteration,
-            bring(&open.environment_id)
+            commands::bring(contract, open),
+            commands::run(id)
         ),
+        None if stops_for_unknown_cost(contract, state) => {
+            let (again, brought) = if is_brought || contract.check.external {
+                (format!("git loop checkpoint {id}"), "; next time pass its cost with --evidence FILE")
+            } else {
+                (commands::run(id), "")
+            };
+            format!(
+                "The cost of iteration {} is not known (`git loop show {id}`), and limits.unknown_cost is \"stop\": no other is \
+                 begun{brought}. To go on from green, halt it with `{again}`, then: `{}`.",
+                state.iteration,
+                commands::renew_at_any_cost(id.as_str(), "NEW-ID")
+            )
+        }
         None if contract.check.external => {
-            format!("Its check runs elsewhere. Ask for an iteration: `git loop checkpoint {id}`.")
+            format!("Its check runs elsewhere. Ask for an iteration: `{}`.", commands::announce(id))
         }
         None if is_brought => format!(
             "Bring the next candidate: `git loop record {id} --candidate REV`. `git loop run {id}` would start the \
              worker of the contract."
         ),
-        None => format!("Go on with `git loop run {id}`."),
+        None => format!("Go on with `{}`.", commands::run(id)),
     }
 }
 
@@ -184,7 +199,7 @@ fn unresolved(contract: &Contract, state: &State) -> String {
 /// What was spent, of how much.
 pub fn spent(contract: &Contract, state: &State) -> String {
     if contract.worker.costs_nothing() {
-        return "nothing (usage = \"none\")".to_owned();
+        return NOTHING.to_owned();
     }
     let unknown = match state.counters.unknown_costs {
         0 => "",
@@ -198,23 +213,50 @@ pub fn why(contract: &Contract, state: &State) -> Option<String> {
     if state.halt_reason? != HaltReason::BudgetExceeded {
         return None;
     }
-    let id = &state.loop_id;
-    if state.counters.unknown_costs > 0 && contract.limits.unknown_cost == UnknownCost::Stop {
-        let what = if contract.limits.tokens.is_some() { "cost, in money or in tokens," } else { "cost" };
+    let (id, limits) = (&state.loop_id, &contract.limits);
+    if stops_for_unknown_cost(contract, state) {
+        let what = if limits.tokens.is_some() { "cost, in money or in tokens," } else { "cost" };
         return Some(format!(
             "the {what} of the last run is not known (git loop show {id}); limits.unknown_cost = \"allow\" would go on"
         ));
     }
-    let next = reservation(contract, state);
-    (state.cumulative_usd <= contract.limits.cost_usd && next > MicroUsd::ZERO).then(|| {
-        format!(
-            "${} is spent and the next run may cost ${}, more than the limit of ${}",
-            dollars(state.cumulative_usd),
-            dollars(next),
-            dollars(contract.limits.cost_usd)
-        )
-    })
+    let (spent, next) = (state.cumulative_usd, reservation(contract, state));
+    let more = format!("more than the limit of ${}", dollars(limits.cost_usd));
+    let mut said = Vec::new();
+    if spent > limits.cost_usd {
+        said.push(format!("${} is spent, {more}", dollars(spent)));
+    } else if spent.saturating_add(next) > limits.cost_usd {
+        said.push(format!(
+            "${} is spent and the next run may cost ${}, {more}",
+            dollars(spent),
+            dollars(next)
+        ));
+    }
+    if let Some(limit) = limits.tokens.filter(|limit| state.counters.tokens > *limit) {
+        said.push(format!("{} tokens are used, more than the limit of {limit}", state.counters.tokens));
+    }
+    (!said.is_empty()).then(|| said.join("; "))
 }
+
+/// Whether the loop begins no other iteration because nobody knows what one cost.
+pub fn stops_for_unknown_cost(contract: &Contract, state: &State) -> bool {
+    state.counters.unknown_costs > 0 && contract.limits.unknown_cost == UnknownCost::Stop
+}
+
+/// What one iteration cost.
+pub fn cost(contract: &Contract, cost: &CostReceipt) -> String {
+    match (cost.basis, cost.usd) {
+        _ if contract.worker.costs_nothing() => NOTHING.to_owned(),
+        (CostBasis::Reserved, Some(usd)) => {
+            format!("${}, charged because it was reserved; what it cost is not known", dollars(usd))
+        }
+        (CostBasis::Unknown, _) | (_, None) => "unknown".to_owned(),
+        (_, Some(usd)) => format!("${}", dollars(usd)),
+    }
+}
+
+/// What a worker costs that is declared to cost nothing.
+const NOTHING: &str = "nothing (usage = \"none\")";
 
 /// Money for people: at least two decimals, no more than are needed.
 pub fn dollars(usd: MicroUsd) -> String {

@@ -8,13 +8,20 @@ use crate::decide::{Comparison, Consideration, Value};
 use crate::explain::Reasons;
 use crate::ledger::message::one_line;
 
+/// The most names that are shown.
+const NAMED: usize = 20;
+
 /// The lines that say which row and which stop applied, and what was compared.
-pub fn reasons(reasons: &Reasons) -> String {
+/// `named` are the paths, the tests or the problem that the row is about.
+pub fn reasons(reasons: &Reasons, named: &[String]) -> String {
     let mut text = String::new();
     if reasons.rows.is_empty() {
         list(&mut text, "the baseline", &reasons.stops);
     } else {
         list(&mut text, "rows", &reasons.rows);
+        for line in some_of(named) {
+            let _ = writeln!(text, "       {line}");
+        }
         if reasons.stops.is_empty() {
             text.push_str("stops\n  none was asked: a blocked outcome is final\n");
         } else {
@@ -46,6 +53,15 @@ fn list(text: &mut String, heading: &str, considered: &[Consideration]) {
     }
 }
 
+/// The first of these names, a line each, and how many more there are.
+pub fn some_of(named: &[String]) -> Vec<String> {
+    let mut lines: Vec<String> = named.iter().take(NAMED).map(|one| one_line(one, 200)).collect();
+    if named.len() > NAMED {
+        lines.push(format!("and {} more", named.len() - NAMED));
+    }
+    lines
+}
+
 /// Every value of one row or stop, a line each.
 pub fn full(one: &Consideration) -> Vec<String> {
     let given = one.given.iter().map(|given| format!("{}: {}", given.what, value(&given.value)));
@@ -61,7 +77,7 @@ pub fn comparison(one: &Comparison) -> String {
     let Comparison { what, value: found, relation, bound, holds } = one;
     match (found, bound) {
         (Value::Flag(found), Value::Flag(_)) => format!("{what}: {}", if *found { "yes" } else { "no" }),
-        (_, Value::None) => format!("{what}: {}, compared with nothing", value(found)),
+        (_, Value::None) => format!("{what}: {}; there is no bound yet", value(found)),
         _ if *holds => format!("{what}: {} {relation} {}", value(found), value(bound)),
         _ => format!("{what}: {}, not {relation} {}", value(found), value(bound)),
     }

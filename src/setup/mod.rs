@@ -10,15 +10,15 @@ pub mod litter;
 pub mod people;
 pub mod trust;
 
-use std::fs::OpenOptions;
-use std::io::Write as _;
-use std::path::Path;
+use std::fs::{File, OpenOptions};
+use std::io::{Read as _, Write as _};
+use std::path::{Path, PathBuf};
 
 use gix::ObjectId;
 use gix::bstr::ByteSlice;
 use gix::objs::tree::EntryKind;
 
-use crate::contract::scaffold::{Agent, Pattern, Proposal, Survey, agents};
+use crate::contract::scaffold::{Agent, Pattern, ProjectKind, Proposal, Survey, agents};
 use crate::error::{Error, Result, ResultExt};
 use crate::escape::escape_path;
 use crate::git::Repo;
@@ -80,6 +80,37 @@ pub fn notes(repo: &Repo, tree: ObjectId, proposal: &Proposal) -> Result<Vec<Str
         }
     }
     Ok(notes)
+}
+
+/// What to know where `pytest` is installed for another Python than the one that the proposed check would run. Nothing is run to find out:
+/// its program says by its first line whose it is.
+pub fn pytest_is_elsewhere(host: &HostEnv, proposal: &Proposal) -> Option<String> {
+    if proposal.kind != ProjectKind::Pytest {
+        return None;
+    }
+    let (python, pytest) = (host.find_program("python3")?, host.find_program("pytest")?);
+    let owner = interpreter(&pytest)?;
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
+    let has_its_own = python.with_file_name("pytest").is_file() && !pytest.starts_with(python.parent()?);
+    (real(&owner) != real(&python) && !has_its_own).then(|| {
+        format!(
+            "pytest is installed for {owner}, and the check runs python3, which is {python} here: if that has no pytest, write {owner} in \
+             check.command",
+            owner = owner.display(),
+            python = python.display()
+        )
+    })
+}
+
+/// The Python that a script names in its first line.
+fn interpreter(script: &Path) -> Option<PathBuf> {
+    const LONGEST_LINE: u64 = 256;
+    let mut line = Vec::new();
+    File::open(script).ok()?.take(LONGEST_LINE).read_to_end(&mut line).ok()?;
+    let line = line.strip_prefix(b"#!")?.lines().next()?;
+    let path = PathBuf::from(line.to_str().ok()?.split_whitespace().next()?);
+    let is_python = path.file_name()?.to_str()?.starts_with("python");
+    (is_python && path.is_absolute()).then_some(path)
 }
 
 /// The first agent on the host's `PATH`.

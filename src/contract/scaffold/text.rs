@@ -222,6 +222,11 @@ fn roles(who: &Principals) -> Block {
     let mut block = Block::table("roles", "who may sign what: principals of the trust file");
     block.key("runner", vec![runner.clone()], "iterations; its key is loop.signingKey");
     if let Some(user) = &who.user {
+        block.key(
+            "approver",
+            vec![user.clone()],
+            "signs the terms, and those of a renewal: start and renew with --key",
+        );
         block.key("reviewer", vec![user.clone()], "reviews, with --key; never the runner");
         block.key("promoter", vec![user.clone()], "the promotion");
         block.key("people", vec![user.clone()], "who is a person");

@@ -118,7 +118,7 @@ fn is_frozen(terms: &HoldoutTerms, found: &std::path::Path, read: &Folder) -> Re
         ),
     )
     .hint("put it back as it was; what tools leave in it, such as __pycache__, counts")
-    .hint("or renew the loop with the holdout as it is now: git loop renew ID NEW-ID -f loop.toml"))
+    .hint("or renew the loop with the holdout as it is now: git loop renew ID NEW-ID -f NEW.toml"))
 }
 
 fn unfit(error: &FolderError, kind: Kind) -> Error {
