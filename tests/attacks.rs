@@ -275,3 +275,22 @@ fn a_reservation_is_charged_for_what_was_abandoned_only_and_never_less_than_it()
         .commit(&env);
     crate::verify::refused(&env, "less than was reserved", &forged, "receipt.cost.usd");
 }
+
+#[test]
+fn tokens_of_a_run_that_was_killed_count_against_their_limit() {
+    use crate::support::crash;
+    let env = TestEnv::new();
+    crash::paid(&env);
+    let toml = std::fs::read_to_string(env.repo().join("loop.toml")).unwrap();
+    env.write("loop.toml", toml.replace("cost_usd = 2.0\n", "cost_usd = 2.0\ntokens = 20\n"));
+    crash::run_killed(&env, &["run", "fix"], "cost:journalled", 1);
+    // 15 that were noted, and 15 of the next iteration.
+    let json = env.git_loop(&["run", "fix", "--json"]).expect_code(18).json();
+    assert_eq!(json["halt_reason"], "budget_exceeded");
+    let receipts = crash::receipts(&env);
+    assert_eq!(receipts.len(), 2);
+    let cost = &receipts[0]["cost"];
+    assert_eq!((&cost["prompt_tokens"], &cost["completion_tokens"]), (&json!(10), &json!(5)));
+    assert_eq!(cost["basis"], "reserved");
+    env.git_loop(&["verify", "fix"]).expect_code(0);
+}

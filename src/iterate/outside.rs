@@ -55,20 +55,26 @@ impl Session<'_> {
     /// halts instead.
     /// `options` say whether an operator's stop is left.
     pub fn announce(&mut self, options: SessionOptions) -> Result<Option<Announced>> {
-        if self.tip.state.phase == Phase::Halted && self.may_resume(options) {
-            self.resume()?;
-        }
-        if self.tip.state.phase == Phase::Halted {
+        let halted = self.tip.state.phase == Phase::Halted;
+        if halted && !self.may_resume(options) {
             return Ok(None);
         }
         if let Some(open) = &self.tip.state.checkpoint {
             let id = &self.id;
-            return Err(Error::refused(format!(
-                "iteration {} of loop `{id}` is open already",
-                open.iteration
-            ))
-            .hint(format!("bring its candidate: {}", commands::bring(&self.tip.contract, open)))
-            .hint(format!("or give it up, which is recorded: git loop checkpoint {id} --abandon")));
+            let error =
+                Error::refused(format!("iteration {} of loop `{id}` is open already", open.iteration));
+            let abandon = format!("git loop checkpoint {id} --abandon");
+            // What was stopped in the middle is over, and nothing is resumed while it is open.
+            return Err(if halted {
+                error.hint(format!("give it up, which is recorded, and resume then: {abandon}"))
+            } else {
+                error
+                    .hint(format!("bring its candidate: {}", commands::bring(&self.tip.contract, open)))
+                    .hint(format!("or give it up, which is recorded: {abandon}"))
+            });
+        }
+        if halted {
+            self.resume()?;
         }
         if !self.may_start()? {
             return Ok(None);

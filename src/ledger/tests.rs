@@ -4,8 +4,8 @@ use proptest::prelude::*;
 
 use super::fold::{begin, fold};
 use super::receipt::{
-    ChangesReceipt, CheckReceipt, CostBasis, CostReceipt, GuardsReceipt, RECEIPT_SCHEMA, Receipt, RunReceipt,
-    SandboxReceipt,
+    ChangesReceipt, CheckReceipt, CostBasis, CostReceipt, GuardViolation, GuardsReceipt, RECEIPT_SCHEMA,
+    Receipt, RunReceipt, SandboxReceipt, Unlisted,
 };
 use super::record::{
     Actor, BaselineBody, Body, CheckpointBody, FindingAction, FindingBody, HaltBody, HaltedBy, IterationBody,
@@ -320,6 +320,29 @@ fn nothing_is_resumed_while_an_iteration_is_open() {
     // Once it is closed the loop may go on.
     let closed = Next::Iteration { failing: 3, cost: 0, abandoned: true };
     after(&contract, &[&stopped[..], &[closed, Next::Resume]].concat());
+}
+
+#[test]
+fn a_receipt_lists_the_first_of_what_the_guards_found_and_counts_the_others() {
+    let violations = |count: usize| -> Vec<GuardViolation> {
+        (0..count).map(|n| GuardViolation { path: format!("p{n}"), what: "w".to_owned() }).collect()
+    };
+    let found = |drift, left_out| GuardsReceipt {
+        guards_intact: false,
+        drift: violations(drift),
+        blocked: Vec::new(),
+        tampered: Vec::new(),
+        left_out: violations(left_out),
+        outside: Vec::new(),
+        more: None,
+    };
+    assert_eq!(found(200, 0).bounded(), found(200, 0));
+    let bounded = found(201, 203).bounded();
+    let more = Unlisted { drift: 1, left_out: 3, ..Unlisted::default() };
+    assert_eq!(bounded, GuardsReceipt { more: Some(more), ..found(200, 200) });
+    assert_eq!((bounded.left_out_count(), bounded.tampered_count()), (203, 0));
+    // A second cut changes nothing.
+    assert_eq!(bounded.clone().bounded(), bounded);
 }
 
 proptest! {
