@@ -50,6 +50,7 @@ mod recover;
 pub mod renew;
 mod secrets;
 pub mod session;
+mod spelling;
 pub mod start;
 mod step;
 pub mod tamper;
