@@ -84,6 +84,10 @@ under_each_adapter! {
     a_worker_cannot_change_what_the_check_reads,
     capabilities_are_gone_and_the_receipt_says_what_held,
     silence_ends_a_worker_and_a_check,;
+    a_worker_cannot_change_a_device_of_the_host,
+    a_grant_that_holds_the_repository_opens_neither_its_history_nor_a_key,
+    a_socket_in_a_granted_folder_cannot_be_reached,
+    a_short_worker_cannot_fill_the_disk,
     a_list_of_hosts_lets_those_through_and_nothing_else,
 }
 
@@ -244,6 +248,70 @@ fn a_worker_cannot_fill_the_disk(adapter: &str) {
     let attempt = self::attempt(adapter, worker, "disk = \"16MiB\"\n");
     let sizes: Vec<u64> = attempt.log.lines().map(|line| line.parse().unwrap()).collect();
     assert!(sizes.len() >= 3 && sizes.iter().all(|size| *size <= 16 << 20), "{adapter}: {sizes:?}");
+}
+
+fn a_short_worker_cannot_fill_the_disk(adapter: &str) {
+    // Over before anybody looks, and too deep for any path.
+    let fast = "for n in 1 2 3; do fallocate -l 8M \"$TMPDIR/$n\"; done; echo 1 > src/a\n";
+    let deep = "n=$(printf '%0200d' 0); cd \"$TMPDIR\"; for i in $(seq 30); do mkdir $n; cd $n; done\n\
+                for i in 1 2 3; do fallocate -l 8M $i; done\n";
+    for worker in [fast, deep] {
+        let attempt = attempt(adapter, worker, "disk = \"16MiB\"\n");
+        assert_eq!(attempt.code, 40, "{worker}: {}", attempt.receipt);
+        assert_eq!(attempt.receipt["worker"]["run"]["ended"], "disk_limit", "{worker}");
+    }
+}
+
+fn a_worker_cannot_change_a_device_of_the_host(adapter: &str) {
+    // Nothing would change if it could.
+    let worker = "chmod $(stat -c %a /dev/full) /dev/full 2>/dev/null && echo mode\n\
+                  touch -r /dev/full /dev/full 2>/dev/null && echo time\n\
+                  echo x > /dev/null && head -c 3 /dev/zero | wc -c; echo 1 > src/a; echo done\n";
+    assert_eq!(attempt(adapter, worker, "").log, "3\ndone", "{adapter}");
+}
+
+fn a_grant_that_holds_the_repository_opens_neither_its_history_nor_a_key(adapter: &str) {
+    let env = TestEnv::new();
+    let (repo, key) = (env.repo().display().to_string(), env.key("runner").display().to_string());
+    let worktrees = env.home().join(".cache/git-loop").display().to_string();
+    let worker = format!(
+        "git -c safe.directory='*' -C '{repo}' log --all 2>/dev/null && echo history\n\
+         ls -A '{repo}' 2>/dev/null; cat '{repo}/README' '{key}' 2>/dev/null; ls '{worktrees}'/*/ 2>/dev/null | grep -v \"^$(basename \"$PWD\")\"\n\
+         cat '{0}/granted'; git status --short; echo 1 > src/a; echo done\n",
+        env.root().display()
+    );
+    std::fs::write(env.root().join("granted"), "granted\n").unwrap();
+    let terms =
+        format!("\n[sandbox]\nallowed = [\"{adapter}\"]\nread_only = [\"{}\"]\n", env.root().display());
+    numbers(&env, &worker, &terms);
+    let attempt = run(env);
+    assert_eq!(attempt.log, "granted\ndone", "{adapter}");
+    assert_eq!(attempt.receipt["decision"]["outcome"], "accept", "{}", attempt.receipt);
+}
+
+fn a_socket_in_a_granted_folder_cannot_be_reached(adapter: &str) {
+    if !tool("python3") {
+        return;
+    }
+    let env = TestEnv::new();
+    let granted = env.root().join("scripts");
+    std::fs::create_dir(&granted).unwrap();
+    let socket = granted.join("server.sock");
+    let _server = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    let worker = format!(
+        "python3 - <<'EOS' 2>&1 | tail -1 | sed 's/:.*//'\nimport socket\n\
+         s = socket.socket(socket.AF_UNIX); s.connect('{}'); print('connected')\nEOS\necho 1 > src/a\n",
+        socket.display()
+    );
+    let terms = format!("\n[sandbox]\nallowed = [\"{adapter}\"]\nread_only = [\"{}\"]\n", granted.display());
+    numbers(&env, &worker, &terms);
+    let attempt = run(env);
+    assert!(
+        ["ConnectionRefusedError", "PermissionError"].contains(&attempt.log.as_str()),
+        "{adapter}: {}",
+        attempt.log
+    );
+    assert_eq!(attempt.receipt["sandbox"]["worker"]["unix_sockets"], "private");
 }
 
 fn a_worker_cannot_change_what_the_check_reads(adapter: &str) {
@@ -562,6 +630,71 @@ fn a_credential_that_cannot_be_made_costs_no_iteration_and_one_that_cannot_be_re
     // Twice the first one, once the second.
     assert_eq!(lines(&env, "seen").concat(), "token-number-x".repeat(3));
     is_kept_secret(&env, "");
+}
+
+#[test]
+fn what_is_no_credential_is_offered_to_be_revoked_and_never_in_part() {
+    let env = TestEnv::new();
+    numbers(&env, "echo 1 > src/a\n", "");
+    let mint = "echo 'note: good for 90 days'; echo token-number-x; [ ! -e LOG/fails ] || { echo token-number-y; exit 3; }\n";
+    with_credential(&env, mint, "cat >> LOG/seen; echo >> LOG/seen\n");
+    let output = env.git_loop(&["run", "fix", "--once"]).expect_code(30);
+    assert!(output.stderr.contains("worker.credential.mint printed no credential"), "{output:?}");
+    assert!(output.stderr.contains("was given to worker.credential.revoke"), "{output:?}");
+    assert_eq!(lines(&env, "seen"), ["note: good for 90 days", "token-number-x"]);
+    std::fs::write(env.root().join("credentials/fails"), "").unwrap();
+    env.git_loop(&["run", "fix", "--once"]).expect_code(30);
+    assert_eq!(lines(&env, "seen")[2..], ["note: good for 90 days", "token-number-x", "token-number-y"]);
+    is_kept_secret(&env, &format!("{output:?}"));
+}
+
+#[test]
+fn an_empty_journal_of_a_credential_is_told_and_not_revoked() {
+    let env = TestEnv::new();
+    numbers(&env, "echo 1 > src/a\n", "");
+    with_credential(&env, MINT, REVOKE);
+    env.git_loop(&["start", "fix"]).expect_code(0);
+    let private = env.repo().join(".git/loops/fix");
+    std::fs::create_dir_all(&private).unwrap();
+    std::fs::write(private.join("0123.credential"), "").unwrap();
+    std::fs::write(private.join("4567.credential.new"), "token-num").unwrap();
+    let output = env.git_loop(&["run", "fix", "--once"]).expect_code(0);
+    assert!(output.stderr.contains("is not known here and was not revoked"), "{output:?}");
+    assert_eq!(lines(&env, "revoked"), ["token-number-0-of-this-test"]);
+    is_kept_secret(&env, &format!("{output:?}"));
+}
+
+#[test]
+fn a_grant_inside_the_repository_or_of_the_key_is_refused() {
+    let env = TestEnv::new();
+    let (git, key) = (env.repo().join(".git"), env.key("runner"));
+    for (granted, told) in [(git.join("refs"), "lies in the repository"), (key, "the signing key")] {
+        numbers(&env, "echo 1 > src/a\n", &format!("\n[sandbox]\nread_only = [\"{}\"]\n", granted.display()));
+        let output = env.git_loop(&["run", "fix", "--once"]);
+        assert!([30, 13].contains(&output.code), "{output:?}");
+        assert!(output.stderr.contains(told), "{output:?}");
+        assert_eq!(env.try_git(&["rev-parse", "--verify", "-q", "refs/loops/fix/ledger"]).stdout, "");
+    }
+}
+
+#[test]
+fn a_secret_that_json_escapes_is_not_in_what_was_read_out_of_it() {
+    let mut env = TestEnv::new();
+    let worker = "printf '{\"summary\": \"I used %s\"}' \"$(printf %s \"$THE_TOKEN\" | sed 's,/,\\\\/,g')\" > \"$GIT_LOOP_EVIDENCE\"; echo 1 > src/a\n";
+    numbers(&env, worker, "");
+    let toml = std::fs::read_to_string(env.repo().join("loop.toml")).unwrap();
+    env.write("loop.toml", toml.replacen("[check]", "env = [\"THE_TOKEN\", \"SHORT_TOKEN\"]\n\n[check]", 1));
+    env.set_env("THE_TOKEN", "token/number/of/this");
+    env.set_env("SHORT_TOKEN", "token/number");
+    let output = env.git_loop(&["run", "fix", "--once"]).expect_code(0);
+    let show = env.git_loop(&["show", "fix", "1", "--json"]).expect_code(0).json();
+    assert_eq!(show["record"]["body"]["receipt"]["worker"]["summary"], "I used [redacted THE_TOKEN]");
+    for object in env.git(&["rev-list", "--objects", "--all"]).lines() {
+        let object = object.split_whitespace().next().unwrap();
+        let content = env.try_git(&["cat-file", "-p", object]).stdout;
+        assert!(!content.contains("of/this") && !content.contains("of\\/this"), "{output:?} {content}");
+    }
+    both(&env, 0, "a loop with a token");
 }
 
 #[test]

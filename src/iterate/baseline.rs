@@ -88,7 +88,10 @@ impl Session<'_> {
         if !self.build_layers()? {
             return Ok(None);
         }
-        let run = self.run_check(BASELINE, base.tree, base.commit, self.repo.gix())?;
+        let run = match self.run_check(BASELINE, base.tree, base.commit, self.repo.gix()) {
+            Err(_) if self.interrupt.is_set() => return Ok(None),
+            run => run?,
+        };
         // Its worktree has no name of its own.
         self.cleaner.wait()?;
         if run.interrupted {

@@ -26,7 +26,7 @@ use crate::oid::Oid;
 use crate::sandbox::{self, Adapter, Command, Network, Policy, shell};
 use crate::worktree::{
     self, BaseIgnores, CheckoutOptions, Holds, Included, Layer, LinkedWorktree, Manifest, Marks, Overlaid,
-    Probe, SealOptions, Selection, Snapshot, SnapshotOptions, WarmLayers,
+    Probe, SealOptions, Selection, Snapshot, SnapshotOptions, WarmLayers, WorktreeError,
 };
 
 /// From so many files on a mount costs less than making the files (measured: `benches/worktree.rs`).
@@ -81,14 +81,23 @@ impl Filled {
         self.overlay.as_ref().map(|(overlaid, _)| overlaid)
     }
 
-    /// The tree of what `place` holds now.
-    pub fn snapshot(&self, repo: &gix::Repository, place: &Path) -> Result<Snapshot> {
+    /// The tree of what `place` holds now; nothing if it is not wanted any more, because `stop` was set.
+    pub fn snapshot(
+        &self,
+        repo: &gix::Repository,
+        place: &Path,
+        stop: &AtomicBool,
+    ) -> Result<Option<Snapshot>> {
         let ignores = BaseIgnores::of(repo, &self.manifest)?;
-        let options = SnapshotOptions::default();
-        Ok(match self.overlaid() {
-            Some(overlaid) => worktree::snapshot_overlaid(repo, &self.manifest, overlaid, &ignores, options)?,
-            None => worktree::snapshot(repo, &self.manifest, place, &ignores, options)?,
-        })
+        let options = SnapshotOptions { stop: Some(stop), ..SnapshotOptions::default() };
+        let taken = match self.overlaid() {
+            Some(overlaid) => worktree::snapshot_overlaid(repo, &self.manifest, overlaid, &ignores, options),
+            None => worktree::snapshot(repo, &self.manifest, place, &ignores, options),
+        };
+        match taken {
+            Err(WorktreeError::Stopped) => Ok(None),
+            taken => Ok(Some(taken?)),
+        }
     }
 }
 
@@ -267,7 +276,9 @@ impl Session<'_> {
         tree: Oid,
         whose: For,
     ) -> Result<Filled> {
-        self.supplies()?.fill(trees, linked, tree, whose, None)
+        let filled = self.supplies()?.fill(trees, linked, tree, whose, Some(self.interrupt.flag()));
+        // Why it was given up is what counts.
+        filled.map_err(|error| if self.interrupt.is_set() { self.interrupt.error("the run") } else { error })
     }
 
     /// What the fresh worktrees of this session are made with.

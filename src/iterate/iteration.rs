@@ -248,7 +248,11 @@ impl Session<'_> {
         }
 
         self.take_layers(linked.path())?;
-        let snapshot = filled.snapshot(repo.gix(), linked.path())?;
+        let Some(snapshot) = filled.snapshot(repo.gix(), linked.path(), self.interrupt.flag())? else {
+            self.ahead.borrow().give_up();
+            linked.remove()?;
+            return Ok(self.abandon(draft, "interrupted while what the worker left was read"));
+        };
         self.cleaner.remove(linked, Some(scratch));
         draft.guards.left_out = snapshot
             .violations
@@ -270,7 +274,12 @@ impl Session<'_> {
         let check_tree = check_tree_in(&trees, &self.guards, tree)
             .or_internal(|| "the tree of the check cannot be made".to_owned())?;
         (self.say)(&format!("{}: iteration {}: check", self.id, draft.iteration));
-        let run = self.run_check(&draft.environment_id, check_tree, draft.base, &trees)?;
+        let run = match self.run_check(&draft.environment_id, check_tree, draft.base, &trees) {
+            Err(_) if self.interrupt.is_set() => {
+                return Ok(self.abandon(draft, "interrupted before the check ran"));
+            }
+            run => run?,
+        };
         draft.sandbox.check = run.enforced;
         draft.sandbox.check_requests.clone_from(&run.requests);
         if run.interrupted {

@@ -10,12 +10,14 @@
 //! | `baseline`, `iteration` | the check on the base; one iteration from checkpoint to record |
 //! | `step` | one command of a loop as a process: program, environment, what it may touch |
 //! | `commands` | the worker and the check, and what they left |
-//! | `left`, `outcome`, `secrets` | files that a command left; what came of it; what is taken out of what it printed |
+//! | `left`, `outcome` | files that a command left; what came of it |
+//! | `secrets`, `spelling` | what is taken out of what it printed, and the ways in which that is written |
 //! | [`output`] | what steps print, in files while they run; what is left of it when a runner is killed |
 //! | `fresh` | what fills the fresh worktrees: an overlay or a checkout |
 //! | `ahead` | worktrees that are made before they are wanted, while a worker runs |
 //! | `warm` | what they get besides their trees: warm folders and included files |
 //! | `holdout` | the second check that no worker can see: its folder, where it may lie, its run |
+//! | `grants` | what is hidden in the folders that worker and check may read |
 //! | `places`, `cleaner` | the folders of one environment, and their removal |
 //! | [`leftovers`] | what runners that have ended left on this machine |
 //! | [`context`], `history` | what a worker is given to read; what it is told of earlier iterations |
@@ -32,6 +34,7 @@ mod commands;
 pub mod context;
 mod credential;
 mod fresh;
+mod grants;
 mod history;
 mod holdout;
 pub mod interrupt;
@@ -47,6 +50,7 @@ mod recover;
 pub mod renew;
 mod secrets;
 pub mod session;
+mod spelling;
 pub mod start;
 mod step;
 pub mod tamper;

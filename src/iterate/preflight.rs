@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use gix::objs::tree::EntryKind;
 
 use super::credential::no_credentials_granted;
+use super::grants;
 use super::holdout;
 use super::left::is_relative;
 use super::session::{Session, check_is_elsewhere, choose_adapter};
@@ -52,6 +53,7 @@ impl Session<'_> {
         let green = self.tip.state.last_green_commit;
         no_credentials_granted(self.host, contract)?;
         let toolchain = self.toolchain()?;
+        self.hidden()?;
         // In an image nothing can be looked for from outside.
         let roles = if self.adapter.has_image() { &[][..] } else { &[Role::Worker, Role::Check] };
         for &role in roles {
@@ -126,6 +128,10 @@ pub fn before_signing(repo: &Repo, host: &HostEnv, id: &LoopId, contract: &Contr
     let adapter = choose_adapter(repo, contract)?;
     no_credentials_granted(host, contract)?;
     can_record(repo, id, contract.base.commit)?;
+    let tools = Tools::new(host);
+    let none = toolchain::Toolchain::default();
+    let found = if adapter.has_image() { &none } else { tools.toolchain(contract)? };
+    grants::hidden(repo, host, found, contract, adapter, &[])?;
     match missing_programs(repo, host, contract).into_iter().next() {
         Some(error) if !adapter.has_image() => Err(error),
         _ => Ok(()),

@@ -53,12 +53,13 @@ impl fmt::Display for Role {
 pub(super) struct Tools {
     host: environment::HostEnv,
     toolchain: OnceCell<Toolchain>,
+    hidden: OnceCell<Vec<PathBuf>>,
 }
 
 impl Tools {
     pub fn new(host: &HostEnv) -> Self {
         let host = host.vars().iter().map(|(name, value)| (name.clone(), value.clone())).collect();
-        Self { host, toolchain: OnceCell::new() }
+        Self { host, toolchain: OnceCell::new(), hidden: OnceCell::new() }
     }
 
     /// The tools of a contract's presets, as they were found when they were first wanted: all iterations of a session
@@ -71,6 +72,15 @@ impl Tools {
             contract.sandbox.presets.iter().copied().map(Into::into).collect();
         let found = toolchain::resolve(&presets, &self.host, None)?;
         Ok(self.toolchain.get_or_init(|| found))
+    }
+
+    /// What is hidden from all steps, found with `look` when it is first wanted.
+    pub fn hidden(&self, look: impl FnOnce() -> Result<Vec<PathBuf>>) -> Result<&[PathBuf]> {
+        if let Some(found) = self.hidden.get() {
+            return Ok(found);
+        }
+        let found = look()?;
+        Ok(self.hidden.get_or_init(|| found))
     }
 }
 
@@ -178,6 +188,7 @@ impl Session<'_> {
                 cpus,
                 writable,
                 readable,
+                hidden: self.hidden()?.to_vec(),
                 image: contract.sandbox.image.clone(),
                 #[cfg(unix)]
                 container: Some(self.container(scratch)),

@@ -169,7 +169,7 @@ impl Session<'_> {
         let remark = format!("git-loop {} setup", self.id);
         let (repo, folder) = (self.repo.gix(), &self.places.worktrees);
         let linked = self.supplies()?.register(repo, folder, &name, contract.base.commit, &remark)?;
-        let filled = self.fill(repo, &linked, contract.base.tree, For::Check)?;
+        let filled = self.supplies()?.fill(repo, &linked, contract.base.tree, For::Check, None)?;
         self.give_layers(linked.path(), &filled)?;
         let mut step = self.step(&Wanted {
             role: Role::Setup,

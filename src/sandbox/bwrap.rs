@@ -8,7 +8,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-use super::root::Grants;
+use super::root::{Grants, Right};
 use super::shell;
 
 /// Where bubblewrap is installed: in a folder of the system, never from anybody's `PATH`.
@@ -53,13 +53,20 @@ pub(super) fn arguments(
     for dir in ["/dev/shm", "/tmp"] {
         add(&[&"--perms", &"1777", &"--size", &memory, &"--tmpfs", &dir]);
     }
-    // Parents come before what lies in them.
-    for (path, &writable) in &grants.paths {
-        // What may be read and has gone since it was looked at is not there to be read.
-        add(&[if writable { &"--bind" } else { &"--ro-bind-try" }, path, path]);
+    for (path, right) in grants.in_order() {
+        match right {
+            Right::Granted { writable: true } => add(&[&"--bind", &path, &path]),
+            // What may be read and has gone since it was looked at is not there to be read.
+            Right::Granted { writable: false } => add(&[&"--ro-bind-try", &path, &path]),
+            Right::Hidden { is_dir: true } => add(&[&"--perms", &"0755", &"--tmpfs", &path]),
+            Right::Hidden { is_dir: false } => add(&[&"--ro-bind", &"/dev/null", &path]),
+        }
     }
     for (path, target) in grants.links_to_make() {
         add(&[&"--symlink", &target, &path]);
+    }
+    for (path, _) in grants.hidden.iter().filter(|&(_, &is_dir)| is_dir) {
+        add(&[&"--remount-ro", path]);
     }
     for secret in grants.secrets() {
         if secret.is_dir {
@@ -94,8 +101,10 @@ mod tests {
         let dir = tempfile::tempdir_in("/var/tmp").unwrap();
         let top = dir.path().canonicalize().unwrap();
         std::fs::create_dir_all(top.join("read/write")).unwrap();
+        std::fs::create_dir_all(top.join("read/hidden")).unwrap();
         std::os::unix::fs::symlink("read", top.join("alias")).unwrap();
-        let grants = Grants::new(&[top.join("alias")], &[top.join("read/write")]).unwrap();
+        let grants =
+            Grants::new(&[top.join("alias")], &[top.join("read/write")], &[top.join("read/hidden")]).unwrap();
         let given = Descriptors { info: 10, hold: 9, block: 11, seccomp: 12 };
         let cwd = top.join("read/write");
         let words = arguments(Path::new("/usr/bin/bwrap"), &grants, &cwd, 4096, given);
@@ -109,10 +118,13 @@ mod tests {
             "{line}"
         );
         assert!(
-            line.contains(" --ro-bind-try TOP/read TOP/read --bind TOP/read/write TOP/read/write "),
+            line.contains(
+                " --ro-bind-try TOP/read TOP/read --perms 0755 --tmpfs TOP/read/hidden --bind TOP/read/write TOP/read/write "
+            ),
             "{line}"
         );
         assert!(line.contains(" --symlink read TOP/alias "), "{line}");
+        assert!(line.contains(" --remount-ro TOP/read/hidden "), "{line}");
         let end = " --remount-ro /dev --remount-ro / --chdir TOP/read/write --info-fd 10 --block-fd 11 --seccomp 12 --";
         assert!(line.ends_with(end), "{line}");
         // Nothing else is writable, and no device of the host is there.

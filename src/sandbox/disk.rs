@@ -1,10 +1,10 @@
 //! How much a command's folders hold, looked at while it runs.
 //!
 //! There is no quota that every machine and file system has, so this is a watch and not a wall: between two looks a command may write more.
+//! Whoever ended before the first look is looked at if the file system has less room than before, as far as one system call before and one
+//! after can tell: to look at every file would take longer than a short check.
 //! What it writes into one file has a wall of its own (`RLIMIT_FSIZE`), and what it has in memory another (the size of its `/tmp`).
 
-use std::collections::BTreeSet;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,10 +12,14 @@ use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use crate::worktree::{free_bytes, holds_more};
+
 /// The least time between two looks.
 const PERIOD: Duration = Duration::from_millis(250);
 /// A look may take one part in so many of the time.
 const SHARE: u32 = 20;
+/// A command after which the file system has so many bytes less than before is looked at, however short it was.
+const GROWN: u64 = 1 << 20;
 
 /// A thread that looks at folders until it is dropped. A command that is over before the first look is due has none.
 pub(super) struct DiskWatch {
@@ -24,14 +28,18 @@ pub(super) struct DiskWatch {
     looked: Arc<AtomicBool>,
     most: Option<u64>,
     places: Vec<PathBuf>,
+    /// The free bytes of each place when the command began.
+    free: Vec<Option<u64>>,
     running: Option<(Sender<()>, JoinHandle<()>)>,
 }
 
 impl DiskWatch {
     /// Looks at `places` again and again until they hold more than `most` bytes together. Without a number nothing is looked at.
     pub(super) fn start(most: Option<u64>, places: &[PathBuf]) -> Self {
+        let look_at = if most.is_some() { places } else { &[] };
+        let free = look_at.iter().map(|place| free_bytes(place)).collect();
         let (over, looked) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicBool::new(false)));
-        Self { begun: Instant::now(), over, looked, most, places: places.to_vec(), running: None }
+        Self { begun: Instant::now(), over, looked, most, places: places.to_vec(), free, running: None }
     }
 
     /// Whether they held too much, as far as is known. To be asked again and again: this is what begins the looking.
@@ -52,7 +60,7 @@ impl DiskWatch {
             while let Err(RecvTimeoutError::Timeout) = told.recv_timeout(pause) {
                 let began = Instant::now();
                 looked.store(true, Ordering::SeqCst);
-                if holds_more(&places, most) {
+                if holds_more(&places, most, false) {
                     flag.store(true, Ordering::SeqCst);
                     return;
                 }
@@ -62,11 +70,21 @@ impl DiskWatch {
         (quit, thread)
     }
 
-    /// Whether they hold too much now that nobody writes any more. What ended before the first look cannot have written much.
+    /// Whether they hold too much now that nobody writes any more.
     pub(super) fn ended_over(&mut self) -> bool {
         self.stop();
-        let late = || self.most.is_some_and(|most| holds_more(&self.places, most));
-        self.over.load(Ordering::SeqCst) || (self.looked.load(Ordering::SeqCst) && late())
+        let late = || self.most.is_some_and(|most| holds_more(&self.places, most, true));
+        self.over.load(Ordering::SeqCst)
+            || ((self.looked.load(Ordering::SeqCst) || self.has_grown()) && late())
+    }
+
+    /// Whether a file system has clearly less room than when the command began. Somebody else may have taken it, and one look too many does
+    /// no harm.
+    fn has_grown(&self) -> bool {
+        self.places.iter().zip(&self.free).any(|(place, before)| match (before, free_bytes(place)) {
+            (Some(before), Some(now)) => before.saturating_sub(now) >= GROWN,
+            _ => true,
+        })
     }
 
     fn stop(&mut self) {
@@ -81,61 +99,5 @@ impl DiskWatch {
 impl Drop for DiskWatch {
     fn drop(&mut self) {
         self.stop();
-    }
-}
-
-/// Whether folders hold more than `most` bytes on their disk. A file with several names counts once; what cannot be looked into, or goes
-/// away meanwhile, counts nothing.
-fn holds_more(places: &[PathBuf], most: u64) -> bool {
-    let mut seen = BTreeSet::new();
-    let mut total = 0_u64;
-    let mut folders: Vec<PathBuf> = places.to_vec();
-    while let Some(folder) = folders.pop() {
-        let Ok(entries) = std::fs::read_dir(&folder) else { continue };
-        for entry in entries.flatten() {
-            // Of the entry itself, not of what a link leads to.
-            let Ok(meta) = entry.metadata() else { continue };
-            if meta.is_dir() {
-                folders.push(entry.path());
-            }
-            if meta.nlink() > 1 && !meta.is_dir() && !seen.insert((meta.dev(), meta.ino())) {
-                continue;
-            }
-            total = total.saturating_add(meta.blocks().saturating_mul(512));
-        }
-        if total > most {
-            return true;
-        }
-    }
-    false
-}
-
-/// Whether a folder holds more than `most` bytes, for tests.
-#[cfg(test)]
-fn holds(place: &std::path::Path, most: u64) -> bool {
-    holds_more(&[place.to_path_buf()], most)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_lies_on_the_disk_counts_once() {
-        let dir = tempfile::tempdir().unwrap();
-        let deep = dir.path().join("a/b");
-        std::fs::create_dir_all(&deep).unwrap();
-        std::fs::write(deep.join("file"), vec![1; 200_000]).unwrap();
-        assert!(holds(dir.path(), 199_999));
-        assert!(!holds(dir.path(), 300_000));
-        for name in ["x", "y", "z"] {
-            std::fs::hard_link(deep.join("file"), dir.path().join(name)).unwrap();
-        }
-        assert!(!holds(dir.path(), 300_000), "one file with four names");
-        std::os::unix::fs::symlink("/usr", dir.path().join("usr")).unwrap();
-        assert!(!holds(dir.path(), 300_000), "a link is not followed");
-        let sparse = std::fs::File::create(dir.path().join("sparse")).unwrap();
-        sparse.set_len(1 << 40).unwrap();
-        assert!(!holds(dir.path(), 300_000), "a hole takes no place");
     }
 }

@@ -94,7 +94,10 @@ pub(super) fn ruleset(grants: &Grants, private_root: bool, abi: u32) -> io::Resu
     let read = AccessFs::from_read(known(abi));
     let mut set = created;
     let secrets = if private_root { Vec::new() } else { grants.secrets() };
-    let secrets: Vec<PathBuf> = secrets.into_iter().map(|secret| secret.path).collect();
+    let mut secrets: Vec<PathBuf> = secrets.into_iter().map(|secret| secret.path).collect();
+    if !private_root {
+        secrets.extend(grants.hidden.keys().cloned());
+    }
     for (path, &writable) in &grants.paths {
         if !writable && secrets.iter().any(|secret| secret.starts_with(path)) {
             set = around(set, path, &secrets, abi)?;

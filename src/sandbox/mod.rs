@@ -13,6 +13,7 @@
 //! | `container`, `profile` | the command lines of docker and podman; the profile of macOS's `sandbox-exec` |
 //! | [`egress`] and `proxy` | a network of named hosts only |
 //! | `disk` | what a command's folders hold |
+//! | `sockets` | the socket files that a granted folder must not lead to |
 //! | [`cpus`] | how many processors a command sees |
 //!
 //! # What the `landlock` adapter does
@@ -61,6 +62,8 @@ mod proxy;
 mod root;
 #[cfg(target_os = "linux")]
 mod seccomp;
+#[cfg(target_os = "linux")]
+mod sockets;
 #[cfg(all(test, target_os = "linux"))]
 mod tests;
 
@@ -242,6 +245,9 @@ pub struct Policy {
     /// Folders and files it may read and execute, besides the system's. Those that do not exist, and those below a
     /// writable folder, are left out.
     pub readable: Vec<PathBuf>,
+    /// Folders and files that it must not see although they lie in a folder that it may read. What is granted below one of them is
+    /// seen all the same. Not for an adapter that [has an image](Adapter::has_image).
+    pub hidden: Vec<PathBuf>,
 }
 
 impl Policy {
@@ -258,6 +264,7 @@ impl Policy {
             cpus: None,
             writable: Vec::new(),
             readable: Vec::new(),
+            hidden: Vec::new(),
         }
     }
 }

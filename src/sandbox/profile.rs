@@ -32,7 +32,12 @@ const CLOSED: [&str; 3] = ["/Library/Keychains", "/private/etc/ssh", "/private/e
 const DEVICES: [&str; 6] = ["null", "zero", "random", "urandom", "tty", "dtracehelper"];
 
 /// The profile for these folders, whose paths are real ones, and this network. `None` if a path cannot be written in one.
-pub(super) fn profile(writable: &[PathBuf], readable: &[PathBuf], network: Network) -> Option<String> {
+pub(super) fn profile(
+    writable: &[PathBuf],
+    readable: &[PathBuf],
+    hidden: &[PathBuf],
+    network: Network,
+) -> Option<String> {
     let mut text = String::from("(version 1)\n(deny default)\n(allow process-fork process-exec)\n");
     text.push_str("(allow signal process-info* (target same-sandbox))\n(allow sysctl-read ipc-posix-sem)\n");
     text.push_str("(allow mach-lookup (global-name \"com.apple.system.opendirectoryd.libinfo\"))\n");
@@ -50,8 +55,18 @@ pub(super) fn profile(writable: &[PathBuf], readable: &[PathBuf], network: Netwo
     for path in CLOSED {
         rule("deny", "file-read*", "subpath", path);
     }
-    for path in readable {
+    let is_hidden = |path: &&PathBuf| hidden.iter().any(|above| path.starts_with(above));
+    for path in readable.iter().filter(|path| !is_hidden(path)) {
         rule("allow", "file-read*", "subpath", quotable(path)?);
+    }
+    for path in hidden {
+        rule("deny", "file-read*", "subpath", quotable(path)?);
+    }
+    for path in readable.iter().filter(is_hidden) {
+        rule("allow", "file-read*", "subpath", quotable(path)?);
+        for below in hidden.iter().filter(|below| *below != path && below.starts_with(path)) {
+            rule("deny", "file-read*", "subpath", quotable(below)?);
+        }
     }
     for path in writable {
         rule("allow", "file-read* file-write*", "subpath", quotable(path)?);
@@ -76,7 +91,7 @@ mod tests {
     #[test]
     fn the_profile_grants_what_the_policy_grants_and_nothing_else() {
         let (writable, readable) = ([PathBuf::from("/w/tree")], [PathBuf::from("/r/tools")]);
-        let closed = profile(&writable, &readable, Network::None).unwrap();
+        let closed = profile(&writable, &readable, &[], Network::None).unwrap();
         insta::assert_snapshot!(closed, @r#"
         (version 1)
         (deny default)
@@ -109,16 +124,31 @@ mod tests {
         (allow file-read* (subpath "/r/tools"))
         (allow file-read* file-write* (subpath "/w/tree"))
         "#);
-        let open = profile(&writable, &readable, Network::Host).unwrap();
+        let open = profile(&writable, &readable, &[], Network::Host).unwrap();
         let added =
             "(allow network* system-socket)\n(allow mach-lookup (global-name \"com.apple.trustd\"))\n";
         assert_eq!(open, closed + added);
     }
 
     #[test]
+    fn what_is_hidden_is_closed_and_what_is_granted_in_it_open_again() {
+        let readable = ["/r", "/r/repo/venv"].map(PathBuf::from);
+        let text = profile(&[PathBuf::from("/r/w")], &readable, &[PathBuf::from("/r/repo")], Network::None);
+        let text = text.unwrap();
+        let at = |rule: &str| text.find(rule).unwrap_or_else(|| panic!("{rule}: {text}"));
+        let order = [
+            "(allow file-read* (subpath \"/r\"))",
+            "(deny file-read* (subpath \"/r/repo\"))",
+            "(allow file-read* (subpath \"/r/repo/venv\"))",
+            "(allow file-read* file-write* (subpath \"/r/w\"))",
+        ];
+        assert!(order.windows(2).all(|pair| at(pair[0]) < at(pair[1])), "{text}");
+    }
+
+    #[test]
     fn a_path_that_would_end_a_string_is_refused() {
         for path in ["/a\"))(allow default)(\"", "/a\\", "relative", "/a\nb"] {
-            assert_eq!(profile(&[path.into()], &[], Network::None), None, "{path:?}");
+            assert_eq!(profile(&[path.into()], &[], &[], Network::None), None, "{path:?}");
         }
     }
 }

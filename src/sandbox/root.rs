@@ -36,6 +36,9 @@ pub(super) const BASE: &[&str] = &[
 pub(super) const DEVICES: &[&str] =
     &["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"];
 
+/// What every process on the machine does can be read here, by root.
+const TRACES: [&str; 2] = ["/sys/kernel/debug", "/sys/kernel/tracing"];
+
 /// A path as it was named, after its symlinks were followed.
 #[derive(Debug)]
 struct Followed {
@@ -90,11 +93,26 @@ pub(super) struct Grants {
     links: BTreeMap<PathBuf, PathBuf>,
     /// Real paths the caller asked to read, as opposed to the base.
     asked: Vec<PathBuf>,
+    /// Real paths in granted folders that are not granted with them, and whether each is a folder.
+    pub hidden: BTreeMap<PathBuf, bool>,
+}
+
+/// What becomes of a path on the root that a command sees.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Right {
+    /// It is the host's.
+    Granted { writable: bool },
+    /// Nothing is there but what was granted below it.
+    Hidden { is_dir: bool },
 }
 
 impl Grants {
-    /// The base and what the policy adds. The error names the path.
-    pub(super) fn new(readable: &[PathBuf], writable: &[PathBuf]) -> Result<Self, (PathBuf, io::Error)> {
+    /// The base and what the policy adds, without what it hides. The error names the path.
+    pub(super) fn new(
+        readable: &[PathBuf],
+        writable: &[PathBuf],
+        hidden: &[PathBuf],
+    ) -> Result<Self, (PathBuf, io::Error)> {
         static SYSTEM: OnceLock<Grants> = OnceLock::new();
         let mut grants = SYSTEM
             .get_or_init(|| {
@@ -116,6 +134,16 @@ impl Grants {
         for path in writable {
             grants.add(path, true).map_err(|error| (path.clone(), error))?;
         }
+        for path in hidden {
+            match follow(path) {
+                Ok(Followed { real, .. }) => {
+                    let is_dir = real.is_dir();
+                    grants.hidden.insert(real, is_dir);
+                }
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => return Err((path.clone(), error)),
+            }
+        }
         grants.reduce();
         Ok(grants)
     }
@@ -135,16 +163,60 @@ impl Grants {
         Ok(real)
     }
 
-    /// Removes what an ancestor grants already. Rights only add up, so a readable path inside a writable one is dropped.
-    fn reduce(&mut self) {
-        let mut kept: BTreeMap<PathBuf, bool> = BTreeMap::new();
-        for (path, &write) in &self.paths {
-            let covered = path.ancestors().skip(1).any(|above| kept.get(above).is_some_and(|&w| w || !write));
-            if !covered {
-                kept.insert(path.clone(), write);
+    /// Hides the sockets that lie in folders that may be read.
+    pub(super) fn hide_sockets(&mut self, sockets: &[PathBuf]) {
+        for socket in sockets {
+            if self.above(socket) == Some(Right::Granted { writable: false })
+                && !self.paths.contains_key(socket)
+            {
+                self.hidden.insert(socket.clone(), false);
             }
         }
-        self.paths = kept;
+    }
+
+    /// Removes what an ancestor grants already, and what is hidden anyway. Rights only add up, so a readable path inside a writable one
+    /// is dropped.
+    fn reduce(&mut self) {
+        let (paths, hidden) = (std::mem::take(&mut self.paths), std::mem::take(&mut self.hidden));
+        let mut all: BTreeMap<PathBuf, Right> =
+            hidden.into_iter().map(|(path, is_dir)| (path, Right::Hidden { is_dir })).collect();
+        // Who was given exactly this has it.
+        all.extend(paths.into_iter().map(|(path, writable)| (path, Right::Granted { writable })));
+        for (path, right) in all {
+            let above = self.above(&path);
+            match right {
+                Right::Granted { writable } => {
+                    if !matches!(above, Some(Right::Granted { writable: w }) if w || !writable) {
+                        self.paths.insert(path, writable);
+                    }
+                }
+                Right::Hidden { is_dir } => {
+                    if matches!(above, Some(Right::Granted { .. })) {
+                        self.hidden.insert(path, is_dir);
+                    }
+                }
+            }
+        }
+    }
+
+    /// What the nearest path above this one is that has a right of its own.
+    fn above(&self, path: &Path) -> Option<Right> {
+        path.ancestors().skip(1).find_map(|above| {
+            let granted = self.paths.get(above).map(|&writable| Right::Granted { writable });
+            granted.or_else(|| self.hidden.get(above).map(|&is_dir| Right::Hidden { is_dir }))
+        })
+    }
+
+    /// Every path with a right of its own; parents come before what lies in them.
+    pub(super) fn in_order(&self) -> Vec<(&Path, Right)> {
+        let granted = self.paths.iter().map(|(path, &writable)| (path, Right::Granted { writable }));
+        let hidden = self.hidden.iter().map(|(path, &is_dir)| (path, Right::Hidden { is_dir }));
+        let mut all: Vec<(&Path, Right)> =
+            granted.chain(hidden).map(|(path, right)| (path.as_path(), right)).collect();
+        if !self.hidden.is_empty() {
+            all.sort_by_key(|(path, _)| *path);
+        }
+        all
     }
 
     /// The symlinks that a root of these grants needs besides: those that do not lie in a granted folder, and are none on the way to one.
@@ -166,12 +238,12 @@ impl Grants {
         links
     }
 
-    /// Whether a path lies inside a granted one.
+    /// Whether a path lies inside a granted one, and is seen there.
     fn inside(&self, path: &Path) -> bool {
-        path.ancestors().skip(1).any(|above| self.paths.contains_key(above))
+        matches!(self.above(path), Some(Right::Granted { .. }))
     }
 
-    /// Paths below `/etc` that the world may not read, as far as the caller did not ask for them.
+    /// Paths below `/etc` that the world may not read, and the kernel's own traces, as far as the caller did not ask for them.
     ///
     /// A plain user is kept out of them by the kernel. Root without capabilities still owns them, so for root they are hidden:
     /// password hashes and host keys are nothing a check needs.
@@ -182,8 +254,11 @@ impl Grants {
         let all = all_secrets();
         let asked =
             |path: &Path| self.asked.iter().any(|real| real != Path::new("/etc") && real.starts_with(path));
-        let under_etc = self.paths.get(Path::new("/etc")) == Some(&false);
-        all.iter().filter(|secret| under_etc && !asked(&secret.path)).cloned().collect()
+        let under = |path: &Path| {
+            let tops = ["/etc", "/sys"].into_iter().map(Path::new);
+            tops.into_iter().any(|top| path.starts_with(top) && self.paths.get(top) == Some(&false))
+        };
+        all.iter().filter(|secret| under(&secret.path) && !asked(&secret.path)).cloned().collect()
     }
 }
 
@@ -193,6 +268,11 @@ fn all_secrets() -> &'static [Secret] {
     SECRETS.get_or_init(|| {
         let mut found = Vec::new();
         unreadable(Path::new("/etc"), &mut found);
+        for path in TRACES.map(Path::new) {
+            if path.read_dir().is_ok_and(|mut entries| entries.next().is_some()) {
+                found.push(Secret { path: path.to_path_buf(), is_dir: true });
+            }
+        }
         found
     })
 }
@@ -338,13 +418,25 @@ pub(super) enum Cover {
     Dir(Text),
 }
 
+/// One step of filling the new root, in this order.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Mount {
+    Bind(Bind),
+    /// A mount point in a hidden folder.
+    Make(Make),
+    /// A folder to hide: something may be mounted in it before it is made read-only.
+    Hide(Text),
+    /// A file to hide.
+    HideFile(Text),
+}
+
 /// The whole plan. All paths of the new root carry `base` in front.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct RootPlan {
     /// The folder of the host on which the new root is mounted while it is filled.
     pub base: Text,
     pub makes: Vec<Make>,
-    pub binds: Vec<Bind>,
+    pub mounts: Vec<Mount>,
     pub covers: Vec<Cover>,
     pub proc: Text,
     pub pts: Text,
@@ -353,8 +445,23 @@ pub(super) struct RootPlan {
     pub texts: Texts,
 }
 
+impl RootPlan {
+    /// The parts of the host that are mounted.
+    pub(super) fn binds(&self) -> impl Iterator<Item = &Bind> {
+        self.mounts.iter().filter_map(|mount| if let Mount::Bind(bind) = mount { Some(bind) } else { None })
+    }
+}
+
 /// The most memory that `/tmp` and `/dev/shm` of a command may take, in bytes.
 pub(super) const MEMORY: u64 = 1 << 30;
+
+/// How many files and folders may be where so many bytes may be: one for each page, and what a root needs. An empty file is in no count of
+/// bytes, and takes the kernel's memory all the same.
+fn names(memory: u64) -> u64 {
+    const PAGE: u64 = 4096;
+    const LEAST: u64 = 4096;
+    (memory / PAGE).max(LEAST)
+}
 
 /// Plans a root for these grants. `None` if this host has no folder to build it on.
 ///
@@ -366,7 +473,7 @@ pub(super) fn plan(grants: &Grants, memory: u64, overlay: Option<&OverlayPlan>) 
     })?;
     let texts = Texts(Vec::with_capacity(8 << 10));
     let mut making = Making { base, dirs: BTreeSet::new(), makes: Vec::new(), texts };
-    let mut binds = Vec::new();
+    let mut mounts = Vec::new();
     for dir in ["/proc", "/dev/pts"] {
         making.dir(Path::new(dir));
     }
@@ -377,7 +484,9 @@ pub(super) fn plan(grants: &Grants, memory: u64, overlay: Option<&OverlayPlan>) 
         let path = Path::new(device);
         making.file(path);
         let (source, target) = (making.text(path), making.at(path));
-        binds.push(Bind { source, target, writable: true, device: true, overlay: false });
+        // Writing to a device is not stopped by a read-only mount; changing its mode, owner and times is.
+        let first = Bind { source, target, writable: false, device: true, overlay: false };
+        mounts.push(Mount::Bind(first));
     }
     let fixed = [
         ("/dev/ptmx", "pts/ptmx"),
@@ -389,21 +498,38 @@ pub(super) fn plan(grants: &Grants, memory: u64, overlay: Option<&OverlayPlan>) 
     for (path, target) in fixed {
         making.link(Path::new(path), Path::new(target));
     }
-    for (path, &writable) in &grants.paths {
+    for (path, right) in grants.in_order() {
+        let writable = match right {
+            Right::Granted { writable } => writable,
+            Right::Hidden { is_dir } => {
+                let at = making.at(path);
+                mounts.push(if is_dir { Mount::Hide(at) } else { Mount::HideFile(at) });
+                continue;
+            }
+        };
         if !grants.inside(path) {
+            let before = making.makes.len();
             if path.is_dir() {
                 making.dir(path);
             } else {
                 making.file(path);
             }
+            if grants.above(path).is_some() {
+                // In a hidden folder, of which nothing is there before it is hidden.
+                mounts.extend(making.makes.drain(before..).map(Mount::Make));
+            }
         }
         let (source, target) = (making.text(path), making.at(path));
         let overlay = overlay.is_some_and(|overlay| overlay.place.as_bytes() == path.as_os_str().as_bytes());
-        binds.push(Bind { source, target, writable, device: false, overlay });
+        mounts.push(Mount::Bind(Bind { source, target, writable, device: false, overlay }));
     }
     for (path, target) in grants.links_to_make() {
         if !making.dirs.contains(path) {
+            let before = making.makes.len();
             making.link(path, target);
+            if grants.above(path).is_some() {
+                mounts.extend(making.makes.drain(before..).map(Mount::Make));
+            }
         }
     }
     let cover = |secret: Secret| {
@@ -416,9 +542,9 @@ pub(super) fn plan(grants: &Grants, memory: u64, overlay: Option<&OverlayPlan>) 
         base: making.text(Path::new(base)),
         proc: making.at(Path::new("/proc")),
         pts: making.at(Path::new("/dev/pts")),
-        memory: CString::new(format!("mode=0755,size={memory}")).ok()?,
+        memory: CString::new(format!("mode=0755,size={memory},nr_inodes={}", names(memory))).ok()?,
         makes: making.makes,
-        binds,
+        mounts,
         texts: making.texts,
     })
 }
@@ -512,17 +638,48 @@ mod tests {
             std::fs::create_dir_all(top.join(sub)).unwrap();
         }
         let readable = ["w/inner", "r", "r/inner", "missing"].map(|sub| top.join(sub));
-        let grants = Grants::new(&readable, &[top.join("w"), top.join("r/w")]).unwrap();
+        let grants = Grants::new(&readable, &[top.join("w"), top.join("r/w")], &[]).unwrap();
         let got: Vec<_> = grants.paths.iter().filter(|(path, _)| path.starts_with(&top)).collect();
         let want = [(top.join("r"), false), (top.join("r/w"), true), (top.join("w"), true)];
         assert_eq!(got, want.iter().map(|(path, write)| (path, write)).collect::<Vec<_>>());
     }
 
     #[test]
+    fn what_is_hidden_has_nothing_in_it_but_what_was_granted_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let top = dir.path().canonicalize().unwrap();
+        for sub in ["g/h/inner/deep", "g/h/w", "g/other", "far"] {
+            std::fs::create_dir_all(top.join(sub)).unwrap();
+        }
+        std::fs::write(top.join("g/key"), "").unwrap();
+        let hidden =
+            ["g/h", "g/h/inner/deep", "g/h/unseen", "g/key", "far", "g/other"].map(|sub| top.join(sub));
+        let readable = ["g", "g/h/inner", "g/other", "g/h/inner/x"].map(|sub| top.join(sub));
+        std::fs::create_dir_all(top.join("g/h/unseen")).unwrap();
+        let grants = Grants::new(&readable, &[top.join("g/h/w")], &hidden).unwrap();
+        let got: Vec<_> = grants
+            .in_order()
+            .into_iter()
+            .filter_map(|(path, right)| Some((path.strip_prefix(&top).ok()?.to_str()?, right)))
+            .collect();
+        let (read, write) = (Right::Granted { writable: false }, Right::Granted { writable: true });
+        let (folder, file) = (Right::Hidden { is_dir: true }, Right::Hidden { is_dir: false });
+        let want = [
+            ("g", read),
+            ("g/h", folder),
+            ("g/h/inner", read),
+            ("g/h/inner/deep", folder),
+            ("g/h/w", write),
+            ("g/key", file),
+        ];
+        assert_eq!(got, want);
+    }
+
+    #[test]
     fn neither_everything_nor_nothing_can_be_granted() {
-        let (path, _) = Grants::new(&[PathBuf::from("/")], &[]).unwrap_err();
+        let (path, _) = Grants::new(&[PathBuf::from("/")], &[], &[]).unwrap_err();
         assert_eq!(path, Path::new("/"));
-        assert!(Grants::new(&[], &[PathBuf::from("/nonexistent/x")]).is_err());
+        assert!(Grants::new(&[], &[PathBuf::from("/nonexistent/x")], &[]).is_err());
     }
 
     #[test]
@@ -531,7 +688,7 @@ mod tests {
         let top = dir.path().canonicalize().unwrap();
         std::fs::create_dir_all(top.join("a/b")).unwrap();
         std::fs::write(top.join("file"), "").unwrap();
-        let grants = Grants::new(&[top.join("a"), top.join("file")], &[top.join("a/b")]).unwrap();
+        let grants = Grants::new(&[top.join("a"), top.join("file")], &[top.join("a/b")], &[]).unwrap();
         let plan = plan(&grants, MEMORY, None).unwrap();
         let path_of = |text: Text| plan.texts.path(text);
         let mut there = BTreeSet::from([path_of(plan.base)]);
@@ -542,14 +699,14 @@ mod tests {
             assert!(there.insert(path.clone()), "{} is made twice", path.display());
         }
         let mut mounted: Vec<PathBuf> = Vec::new();
-        for bind in &plan.binds {
+        for bind in plan.binds() {
             let target = path_of(bind.target);
             let ok = there.contains(&target) || mounted.iter().any(|above| target.starts_with(above));
             assert!(ok, "{}", target.display());
             mounted.push(target);
         }
         let order =
-            |path: &str| plan.binds.iter().position(|bind| path_of(bind.source) == top.join(path)).unwrap();
+            |path: &str| plan.binds().position(|bind| path_of(bind.source) == top.join(path)).unwrap();
         assert!(order("a") < order("a/b"));
     }
 }

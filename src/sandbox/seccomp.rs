@@ -27,6 +27,20 @@ pub(super) struct Closed {
     pub ipc: bool,
     /// Signals to this process, to its group and to the supervisor.
     pub signals: Option<Runner>,
+    /// Limits and scheduling of others.
+    pub limits: Others,
+}
+
+/// Whose resource limits, priority, scheduling and processors may not be set. The kernel asks only whether both are the same user's, and
+/// what the runner or the supervisor has, the next command inherits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Others {
+    /// Nobody's.
+    None,
+    /// Those of process 1: the supervisor, the only one in a PID namespace that is none of the command's.
+    First,
+    /// Anybody's but the calling thread's own: every process of the user can be seen.
+    All,
 }
 
 /// This process, as the target of signals.
@@ -128,7 +142,10 @@ fn separate(closed: &Closed) -> Result<(Vec<BpfProgram>, Vec<u32>), String> {
     }
     if let Some(runner) = closed.signals {
         signal_rules(&mut refused, runner);
+        // A process is named to it by a descriptor, where no filter can look; who needs it has `kill`.
+        unsupported.insert(libc::SYS_pidfd_send_signal, Vec::new());
     }
+    limit_rules(&mut refused, closed.limits);
 
     let calls: BTreeSet<u32> =
         unsupported.keys().chain(refused.keys()).filter_map(|call| u32::try_from(*call).ok()).collect();
@@ -297,6 +314,38 @@ fn signal_rules(refused: &mut Rules, runner: Runner) {
     }
 }
 
+/// No limit, priority or scheduling for others. Zero is the calling thread.
+fn limit_rules(refused: &mut Rules, others: Others) {
+    let target = |argument| match others {
+        Others::None => None,
+        Others::First => Some(when(argument, SeccompCmpOp::Eq, 1)),
+        Others::All => Some(when(argument, SeccompCmpOp::Ne, 0)),
+    };
+    let (Some(first), Some(second)) = (target(0), target(1)) else { return };
+    for call in [
+        libc::SYS_prlimit64,
+        libc::SYS_sched_setaffinity,
+        libc::SYS_sched_setscheduler,
+        libc::SYS_sched_setparam,
+        libc::SYS_sched_setattr,
+    ] {
+        refused.insert(call, vec![rule(vec![first.clone()])]);
+    }
+    // Their first argument says what the second is: a process, or a group or a user, which are many.
+    for (call, one) in [(libc::SYS_setpriority, PRIO_PROCESS), (libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS)] {
+        let mut rules = vec![rule(vec![second.clone()])];
+        if others == Others::All {
+            rules.push(rule(vec![when(0, SeccompCmpOp::Ne, one)]));
+        }
+        refused.insert(call, rules);
+    }
+}
+
+/// `setpriority` is about one process (`sys/resource.h`).
+const PRIO_PROCESS: u64 = 0;
+/// `ioprio_set` is about one process (`linux/ioprio.h`).
+const IOPRIO_WHO_PROCESS: u64 = 1;
+
 /// On x86-64 the x32 calls have the same architecture and other numbers, which no rule matches. None of them is let through:
 /// hardly any kernel has them, and hardly any program needs them.
 fn no_x32() -> Option<BpfProgram> {
@@ -368,13 +417,14 @@ mod tests {
     #[test]
     fn a_chain_answers_what_its_programs_answer_together() {
         let runner = Some(Runner { pid: 100, group: 100 });
-        for bits in 0..32_u8 {
+        for (bits, limits) in (0..32_u8).zip([Others::None, Others::First, Others::All].into_iter().cycle()) {
             let closed = Closed {
                 inet: bits & 1 != 0,
                 unix: bits & 2 != 0,
                 hardening: bits & 4 != 0,
                 ipc: bits & 8 != 0,
                 signals: runner.filter(|_| bits & 16 != 0),
+                limits,
             };
             let (single, _) = separate(&closed).unwrap();
             let chained = compile(&closed).unwrap();
@@ -393,6 +443,41 @@ mod tests {
                     }
                 }
             }
+        }
+    }
+
+    #[test]
+    fn limits_and_scheduling_of_others_are_closed_and_ones_own_stay() {
+        let arch: u32 = if cfg!(target_arch = "x86_64") { 0xc000_003e } else { 0xc000_00b7 };
+        let program = |limits| {
+            let closed =
+                Closed { inet: false, unix: false, hardening: true, ipc: false, signals: None, limits };
+            compile(&closed).unwrap().remove(0)
+        };
+        let allow: u32 = SeccompAction::Allow.into();
+        let calls = [
+            (libc::SYS_prlimit64, 0, 0),
+            (libc::SYS_sched_setaffinity, 0, 0),
+            (libc::SYS_sched_setscheduler, 0, 0),
+            (libc::SYS_sched_setparam, 0, 0),
+            (libc::SYS_sched_setattr, 0, 0),
+            (libc::SYS_setpriority, 1, PRIO_PROCESS),
+            (libc::SYS_ioprio_set, 1, IOPRIO_WHO_PROCESS),
+        ];
+        for (call, at, which) in calls {
+            let allowed = |limits, target: u64| {
+                let mut arguments = [which, 0, 0, 0, 0, 0];
+                arguments[at] = target;
+                answer(&program(limits), u32::try_from(call).unwrap(), arch, arguments) == allow
+            };
+            assert_eq!([0, 1, 77].map(|pid| allowed(Others::All, pid)), [true, false, false], "{call}");
+            assert_eq!([0, 1, 77].map(|pid| allowed(Others::First, pid)), [true, false, true], "{call}");
+            assert_eq!([0, 1, 77].map(|pid| allowed(Others::None, pid)), [true; 3], "{call}");
+        }
+        // A whole user, which has the number zero for "mine".
+        for (call, user) in [(libc::SYS_setpriority, 2), (libc::SYS_ioprio_set, 3)] {
+            let arguments = [user, 0, 0, 0, 0, 0];
+            assert_ne!(answer(&program(Others::All), u32::try_from(call).unwrap(), arch, arguments), allow);
         }
     }
 }

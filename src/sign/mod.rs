@@ -37,7 +37,7 @@ pub use error::KeyError;
 pub use passphrase::{AskpassRequire, PassphraseSource};
 pub use revoked::{Revocations, RevocationsError};
 pub use signer::Signer;
-pub use source::named_public_key;
+pub use source::{named_public_key, private_parts};
 pub use spec::{KeyOrigin, KeyRequest, KeySpec};
 pub use sshsig::{SignatureError, SignedBy, fingerprint};
 

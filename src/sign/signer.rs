@@ -5,6 +5,7 @@
 use std::fmt;
 #[cfg(unix)]
 use std::io;
+use std::path::PathBuf;
 
 use rsa::pkcs1v15;
 use rsa::sha2::Sha512;
@@ -31,6 +32,8 @@ pub struct Signer {
     pub(super) name: String,
     pub(super) public: PublicKey,
     pub(super) source: Source,
+    /// The files that the private key may lie in.
+    pub(super) files: Vec<PathBuf>,
 }
 
 /// What signs.
@@ -138,6 +141,11 @@ impl Signer {
     /// The key as the setting names it, with the setting.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// The files that its private key may lie in, whether it does or an agent has it; none if the setting is no path.
+    pub fn files(&self) -> &[PathBuf] {
+        &self.files
     }
 
     /// What signs: `file`, `agent` or `ssh-keygen`.

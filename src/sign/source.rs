@@ -30,8 +30,17 @@ pub(super) fn open(request: &KeyRequest) -> Result<Signer, KeyError> {
     let opening = Opening { request, name: request.name() };
     match request.resolve()? {
         Named::Literal(key) => opening.with_agent(key),
-        Named::File(path) => opening.open_file(&path),
+        Named::File(path) => {
+            let signer = opening.open_file(&path)?;
+            Ok(Signer { files: private_parts(&path), ..signer })
+        }
     }
+}
+
+/// Where the private part of a key may lie that a setting names by this path: there, or beside a public key of this name.
+pub fn private_parts(path: &Path) -> Vec<PathBuf> {
+    let beside = path.extension().filter(|extension| *extension == "pub").map(|_| path.with_extension(""));
+    beside.into_iter().chain([path.to_path_buf()]).collect()
 }
 
 /// The public key that `request` means. Nothing is opened that needs a passphrase, and no agent is asked.
@@ -177,7 +186,9 @@ impl Opening<'_> {
         let agent = Agent::new(socket);
         match agent.holds(&public) {
             Ok((true, _)) if pubkey::is_hardware(&public) => self.with_keygen(KeygenKey::Agent, public),
-            Ok((true, _)) => Ok(Signer { name: self.name, public, source: Source::Agent(agent) }),
+            Ok((true, _)) => {
+                Ok(Signer { name: self.name, public, source: Source::Agent(agent), files: Vec::new() })
+            }
             Ok((false, count)) => Err(KeyError::NotInAgent {
                 name: self.name,
                 fingerprint,
@@ -225,12 +236,12 @@ impl Opening<'_> {
             agent_socket: self.request.agent_socket.clone(),
             passphrase: self.request.passphrase.clone(),
         };
-        Ok(Signer { name: self.name, public, source: Source::Keygen(Box::new(keygen)) })
+        Ok(Signer { name: self.name, public, source: Source::Keygen(Box::new(keygen)), files: Vec::new() })
     }
 
     fn in_process(self, key: PrivateKey, public: PublicKey) -> Result<Signer, KeyError> {
         match Source::in_process(key) {
-            Ok(source) => Ok(Signer { name: self.name, public, source }),
+            Ok(source) => Ok(Signer { name: self.name, public, source, files: Vec::new() }),
             Err(error) => Err(KeyError::NotAKey {
                 name: self.name,
                 reason: format!("its numbers do not belong together: {error}"),

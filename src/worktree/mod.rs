@@ -32,6 +32,7 @@ mod registration;
 mod remove;
 pub mod sealed;
 mod selection;
+mod size;
 mod snapshot;
 mod sys;
 #[cfg(all(test, unix))]
@@ -59,6 +60,7 @@ pub use registration::{LinkedWorktree, NAME_PREFIX, worktree_folder, worktree_na
 pub use remove::remove_all;
 pub use sealed::SealOptions;
 pub use selection::Selection;
+pub use size::holds_more;
 pub use snapshot::{
     Snapshot, SnapshotOptions, SnapshotStats, Violation, ViolationKind, snapshot, snapshot_overlaid,
 };

@@ -1,13 +1,13 @@
 //! Where a holdout may lie: nowhere that a worker or a check of the loop can read.
 
 use std::ffi::OsString;
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::contract::{CommandLine, Contract};
 use crate::error::Result;
 use crate::git::Repo;
 use crate::host::HostEnv;
+use crate::iterate::grants::Folders;
 use crate::iterate::left::is_relative;
 use crate::iterate::places::Places;
 use crate::iterate::step::{Role, Tools, dirs_of, program, read_only};
@@ -46,7 +46,7 @@ pub(super) fn find(
         what: format!("the holdout folder {} and {what} {} are not apart", named.display(), place.display()),
         hint: "keep it where no worker and no check can read it, outside of the repository",
     };
-    for place in of_repository(repo) {
+    for place in Folders::of(repo).all() {
         if overlap(&real, &place) {
             return Ok(Err(inside("the repository or a worktree of it,", &place)));
         }
@@ -100,24 +100,6 @@ pub(super) fn find_program(
         .hint("a program that is no part of the folder is named by its name alone, or by its absolute path")),
         _ => Ok(()),
     }
-}
-
-/// The folders of the repository, and of every worktree that is registered in it.
-fn of_repository(repo: &Repo) -> Vec<PathBuf> {
-    let mut places: Vec<PathBuf> = [Some(repo.common_dir()), Some(repo.git_dir()), repo.worktree_root()]
-        .into_iter()
-        .flatten()
-        .map(Path::to_path_buf)
-        .collect();
-    // The main worktree of a linked one: `.git` lies in it.
-    if repo.common_dir().file_name() == Some(".git".as_ref()) {
-        places.extend(repo.common_dir().parent().map(Path::to_path_buf));
-    }
-    for entry in fs::read_dir(repo.common_dir().join("worktrees")).into_iter().flatten().flatten() {
-        let Ok(text) = fs::read_to_string(entry.path().join("gitdir")) else { continue };
-        places.extend(Path::new(text.trim_end()).parent().map(Path::to_path_buf));
-    }
-    places.into_iter().filter_map(|place| place.canonicalize().ok()).collect()
 }
 
 fn overlaps(real: &Path, place: &Path) -> bool {

@@ -5,11 +5,15 @@ use std::ptr;
 
 use libc::{c_char, c_int, c_uint, c_ulong};
 
-use super::super::root::{Cover, Make, OverlayPlan, RootPlan, Text};
+use super::super::root::{Cover, Make, Mount, OverlayPlan, RootPlan, Text};
 
 /// `prctl` is variadic and reads whole registers.
 pub(super) const ZERO: c_ulong = 0;
 pub(super) const ONE: c_ulong = 1;
+
+/// The devices that bubblewrap takes from the host.
+const DEVICES: [&CStr; 6] =
+    [c"/dev/null", c"/dev/zero", c"/dev/full", c"/dev/random", c"/dev/urandom", c"/dev/tty"];
 
 /// The error number of the last system call that failed.
 pub(super) fn errno() -> c_int {
@@ -193,7 +197,7 @@ pub(super) unsafe fn enter_root(root: &RootPlan, overlay: c_int, trees: &mut [c_
             return false;
         }
         // All sources are taken hold of before the new root covers any of them.
-        for (bind, tree) in root.binds.iter().zip(trees.iter_mut()) {
+        for (bind, tree) in root.binds().zip(trees.iter_mut()) {
             let flags = c_uint::from(libc::OPEN_TREE_CLONE)
                 | libc::O_CLOEXEC.cast_unsigned()
                 | libc::AT_RECURSIVE as c_uint;
@@ -228,24 +232,57 @@ pub(super) unsafe fn enter_root(root: &RootPlan, overlay: c_int, trees: &mut [c_
         if !mount(c"tmpfs", root.base, quiet, &root.memory) {
             return false;
         }
-        for make in &root.makes {
+        let make = |make: &Make| {
             let rc = match *make {
                 Make::Dir(path) => libc::mkdir(at(path), 0o755),
                 Make::Shared(path) => libc::mkdir(at(path), 0o1777),
                 Make::File(path) => libc::mknod(at(path), libc::S_IFREG | 0o644, 0),
                 Make::Link { target, path } => libc::symlink(at(target), at(path)),
             };
-            if rc != 0 && errno() != libc::EEXIST {
+            rc == 0 || errno() == libc::EEXIST
+        };
+        let nothing = |path: Text| {
+            let null = c"/dev/null".as_ptr();
+            let flags = libc::MS_REMOUNT | libc::MS_BIND | quiet | libc::MS_NOEXEC | libc::MS_RDONLY;
+            libc::mount(null, at(path), none, libc::MS_BIND, ptr::null()) == 0
+                && libc::mount(none, at(path), none, flags, ptr::null()) == 0
+        };
+        if !root.makes.iter().all(make) {
+            return false;
+        }
+        let mut next = 0;
+        for step in &root.mounts {
+            let done = match step {
+                Mount::Bind(bind) => {
+                    let tree = trees.get(next).copied().unwrap_or(-1);
+                    next += 1;
+                    if tree < 0 {
+                        continue;
+                    }
+                    let (from, here) = (c"".as_ptr(), libc::AT_FDCWD);
+                    let flags = libc::MOVE_MOUNT_F_EMPTY_PATH;
+                    let rc = libc::syscall(libc::SYS_move_mount, tree, from, here, at(bind.target), flags);
+                    libc::close(tree);
+                    rc == 0
+                }
+                Mount::Make(wanted) => make(wanted),
+                // What has gone since is hidden.
+                Mount::Hide(path) => {
+                    mount(c"tmpfs", *path, quiet, c"mode=0755,size=64k") || errno() == libc::ENOENT
+                }
+                Mount::HideFile(path) => nothing(*path) || errno() == libc::ENOENT,
+            };
+            if !done {
                 return false;
             }
         }
-        for (bind, &tree) in root.binds.iter().zip(trees.iter()).filter(|&(_, &tree)| tree >= 0) {
-            let (from, here) = (c"".as_ptr(), libc::AT_FDCWD);
-            let flags = libc::MOVE_MOUNT_F_EMPTY_PATH;
-            if libc::syscall(libc::SYS_move_mount, tree, from, here, at(bind.target), flags) != 0 {
-                return false;
+        for step in &root.mounts {
+            if let Mount::Hide(path) = step {
+                let flags = libc::MS_REMOUNT | libc::MS_BIND | quiet | libc::MS_RDONLY;
+                if libc::mount(none, at(*path), none, flags, ptr::null()) != 0 && errno() != libc::ENOENT {
+                    return false;
+                }
             }
-            libc::close(tree);
         }
         if !mount(c"proc", root.proc, quiet | libc::MS_NOEXEC | libc::MS_RDONLY, c"") {
             return false;
@@ -255,12 +292,7 @@ pub(super) unsafe fn enter_root(root: &RootPlan, overlay: c_int, trees: &mut [c_
         for cover in &root.covers {
             let covered = match *cover {
                 Cover::Dir(path) => mount(c"tmpfs", path, quiet | libc::MS_RDONLY, c"mode=0,size=4k"),
-                Cover::File(path) => {
-                    let null = c"/dev/null".as_ptr();
-                    let flags = libc::MS_REMOUNT | libc::MS_BIND | quiet | libc::MS_NOEXEC | libc::MS_RDONLY;
-                    libc::mount(null, at(path), none, libc::MS_BIND, ptr::null()) == 0
-                        && libc::mount(none, at(path), none, flags, ptr::null()) == 0
-                }
+                Cover::File(path) => nothing(path),
             };
             // A secret that has been removed since is not there to be read.
             if !covered && errno() != libc::ENOENT {
@@ -286,6 +318,25 @@ pub(super) unsafe fn own_processes() -> bool {
         libc::mount(none, c"/".as_ptr(), none, libc::MS_REC | libc::MS_PRIVATE, ptr::null()) == 0
             && libc::mount(proc.add(1), proc, proc.add(1), quiet, ptr::null()) == 0
     }
+}
+
+/// Mounts the host's devices on themselves, read-only: bubblewrap mounts them on in the way it finds them. A device that is
+/// read-only can be written to; its mode, owner and times cannot be changed.
+///
+/// # Safety
+/// The process has a mount namespace of its own, from which nothing reaches another.
+pub(super) unsafe fn fix_devices() -> bool {
+    let none = ptr::null::<c_char>();
+    let fixed = libc::MS_REMOUNT | libc::MS_BIND | libc::MS_RDONLY | libc::MS_NOSUID | libc::MS_NOEXEC;
+    DEVICES.iter().all(|device| {
+        let at = device.as_ptr();
+        // SAFETY: every pointer is null or a NUL-terminated constant.
+        unsafe {
+            (libc::mount(at, at, none, libc::MS_BIND, ptr::null()) == 0
+                && libc::mount(none, at, none, fixed, ptr::null()) == 0)
+                || errno() == libc::ENOENT
+        }
+    })
 }
 
 /// Empties the bounding set of capabilities and keeps them over one exec: of bubblewrap, who needs them and gives them up. Where

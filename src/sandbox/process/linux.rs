@@ -18,10 +18,10 @@ use libc::{c_int, c_uint, pid_t};
 use super::super::disk::DiskWatch;
 use super::super::proxy::Proxy;
 use super::super::root::{self, Grants, c_text};
-use super::super::seccomp::{self, Closed, Runner};
+use super::super::seccomp::{self, Closed, Others, Runner};
 use super::super::{
     Adapter, Command, Enforcement, Exit, Network, NetworkEnforced, Outcome, Policy, ProcessTree, SETTLE,
-    SandboxError, UnixSockets, bwrap, cpus, landlock,
+    SandboxError, UnixSockets, bwrap, cpus, landlock, sockets,
 };
 use super::around::{Wrapper, proxy_variables, root_maps};
 use super::layers::receive_descriptor;
@@ -113,6 +113,11 @@ impl Layers {
             hardening: enforcement.filesystem,
             ipc: alone,
             signals: (alone && self.abi < landlock::ABI_SCOPES).then_some(Runner { pid, group }),
+            limits: match (enforcement.filesystem, alone) {
+                (false, _) => Others::None,
+                (true, false) => Others::First,
+                (true, true) => Others::All,
+            },
         }
     }
 }
@@ -281,8 +286,13 @@ fn start(
     let filters = seccomp::programs(&layers.closed());
     let mut filters = filters.map_err(|why| SandboxError::AdapterUnavailable { adapter, why })?;
     let grants = || {
-        let grants = Grants::new(&policy.readable, &policy.writable);
-        grants.map_err(|(path, source)| SandboxError::Path { path, source })
+        let grants = Grants::new(&policy.readable, &policy.writable, &policy.hidden);
+        let mut grants = grants.map_err(|(path, source)| SandboxError::Path { path, source })?;
+        // Without a root of its own a command has no sockets that are files.
+        if layers.namespaces && layers.abi < landlock::ABI_SOCKET_FILES {
+            grants.hide_sockets(&sockets::bound());
+        }
+        Ok::<_, SandboxError>(grants)
     };
     let mut wrapper = None;
     if layers.landlock() {
@@ -410,7 +420,7 @@ fn start(
         wrapped: wrapper.as_ref().map(Wrapper::plan),
         file_size: policy.disk,
         cpus,
-        trees: vec![-1; root.as_ref().map_or(0, |root| root.binds.len())],
+        trees: vec![-1; root.as_ref().map_or(0, |root| root.binds().count())],
         late_rules: if root.is_some() { landlock::late_rules(layers.abi).to_vec() } else { Vec::new() },
         root,
         overlay,

@@ -30,13 +30,16 @@ use std::time::{Duration, Instant};
 use super::capture::Capture;
 use super::disk::DiskWatch;
 use super::live::{Writer, Written};
-use super::{Captured, Command, Ended, Exit, INTERRUPT_GRACE, SandboxError, TERM_GRACE};
+use super::{Captured, Command, Ended, Exit, INTERRUPT_GRACE, SETTLE, SandboxError, TERM_GRACE};
 use crate::crash;
 
 /// How often the interrupt flag is looked at.
 const TICK: Duration = Duration::from_millis(50);
 /// How long a tree that was sent SIGKILL may take to go. Longer means a process in an uninterruptible sleep, or a lost supervisor.
 const KILL_PATIENCE: Duration = Duration::from_secs(10);
+
+/// How much longer than [`SETTLE`] what outlived a command may stay until the runner ends it itself.
+const SETTLE_PATIENCE: Duration = Duration::from_secs(1);
 
 /// Where the proxy of a command with an allow-list listens, on the command's own loopback.
 #[cfg(target_os = "linux")]
@@ -143,6 +146,7 @@ fn pump(
         if printed > heard.1 {
             heard = (now, printed);
         }
+        let settled = exit.as_ref().map(|(_, duration)| started + *duration + SETTLE + SETTLE_PATIENCE);
         let silent_at = command.idle.and_then(|idle| heard.0.checked_add(idle));
         match phase {
             Phase::Running if exit.is_none() => {
@@ -170,8 +174,15 @@ fn pump(
                 tree.abandon();
                 return Err(SandboxError::SupervisorLost);
             }
-            // What outlived the command can print without end too, in its short time to settle.
-            Phase::Running if printed > command.max_output => phase = Phase::Killing(now + KILL_PATIENCE),
+            // What outlived the command can print without end too, in its short time to settle; and nobody waits for it who was told to
+            // stop, nor if it is still there long after whoever supervises it should have ended it.
+            Phase::Running
+                if printed > command.max_output
+                    || interrupt.load(Ordering::SeqCst)
+                    || settled.is_some_and(|settled| now >= settled) =>
+            {
+                phase = Phase::Killing(now + KILL_PATIENCE);
+            }
             _ => {}
         }
         if matches!(phase, Phase::Killing(_)) {

@@ -90,12 +90,15 @@ fn under_profile(command: &Command, file: &Path, policy: &Policy) -> Result<Comm
     let writable = policy.writable.iter().map(real).collect::<Result<Vec<_>, _>>()?;
     // What may be read and is not there is not granted.
     let readable: Vec<PathBuf> = policy.readable.iter().filter_map(|path| path.canonicalize().ok()).collect();
-    let text = profile::profile(&writable, &readable, policy.network).ok_or_else(|| SandboxError::Path {
-        path: command.cwd.clone(),
-        source: io::Error::new(
-            io::ErrorKind::InvalidInput,
-            "a profile cannot name this path, or one beside it",
-        ),
+    let hidden: Vec<PathBuf> = policy.hidden.iter().filter_map(|path| path.canonicalize().ok()).collect();
+    let text = profile::profile(&writable, &readable, &hidden, policy.network).ok_or_else(|| {
+        SandboxError::Path {
+            path: command.cwd.clone(),
+            source: io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a profile cannot name this path, or one beside it",
+            ),
+        }
     })?;
     let mut argv: Vec<OsString> = vec![profile::PROGRAM.into(), "-p".into(), text.into(), file.into()];
     argv.extend(command.argv.iter().skip(1).cloned());

@@ -17,8 +17,8 @@ use seccompiler::sock_filter;
 use super::super::root::{OverlayPlan, RootPlan};
 use super::super::{landlock, seccomp};
 use super::layers::{
-    ONE, ZERO, drop_capabilities, enter_root, errno, keep_capabilities_once, loopback_up, open_overlay,
-    own_processes, send_listener, write_file,
+    ONE, ZERO, drop_capabilities, enter_root, errno, fix_devices, keep_capabilities_once, loopback_up,
+    open_overlay, own_processes, send_listener, write_file,
 };
 
 /// Runner to supervisor: SIGTERM to the tree.
@@ -194,7 +194,10 @@ pub(super) unsafe fn supervise(plan: &mut Plan) -> ! {
     // SAFETY: as for this function; each call below upholds its own contract by the plan's invariants.
     unsafe {
         let report = plan.report;
-        let started = prepare(plan).and_then(|()| launch(plan));
+        let started = prepare(plan);
+        // Before the command is there: what it may do to our limits must not keep us from finding what it leaves.
+        let children = if plan.pid_namespace { -1 } else { open_children() };
+        let started = started.and_then(|()| launch(plan));
         let started = started.and_then(|child| match &plan.wrapped {
             Some(wrapped) => adopt(wrapped, child),
             None => Ok(child),
@@ -211,7 +214,7 @@ pub(super) unsafe fn supervise(plan: &mut Plan) -> ! {
             libc::close(fd);
         }
         send(report, Report::Started);
-        let (status, survivors) = attend(plan, child);
+        let (status, survivors) = attend(plan, child, children);
         send(report, Report::Done { status, survivors });
         libc::_exit(0)
     }
@@ -267,7 +270,7 @@ unsafe fn prepare(plan: &mut Plan) -> Result<(), Failure> {
         }
         libc::umask(0o022);
         if plan.wrapped.is_some() {
-            check(own_processes(), Stage::Root)?;
+            check(own_processes() && fix_devices(), Stage::Root)?;
         }
         if !plan.pid_namespace {
             check(libc::prctl(libc::PR_SET_CHILD_SUBREAPER, ONE, ZERO, ZERO, ZERO) == 0, Stage::Reaper)?;
@@ -465,7 +468,7 @@ fn name_supervisor(filter: &mut [sock_filter], supervisor: pid_t) {
 }
 
 /// Waits until nobody is left, and ends whom it has to end. The status is the command's.
-unsafe fn attend(plan: &Plan, child: pid_t) -> (c_int, u32) {
+unsafe fn attend(plan: &Plan, child: pid_t, children: c_int) -> (c_int, u32) {
     let mut status: Option<c_int> = None;
     let mut killing = false;
     let mut told = false;
@@ -503,7 +506,7 @@ unsafe fn attend(plan: &Plan, child: pid_t) -> (c_int, u32) {
                 killing = true;
             }
             if killing {
-                signal_all(plan, child, status.is_none(), libc::SIGKILL);
+                signal_all(plan, child, children, status.is_none(), libc::SIGKILL);
             }
             let tick = match (killing, status.is_some()) {
                 (true, _) => 2,
@@ -527,9 +530,9 @@ unsafe fn attend(plan: &Plan, child: pid_t) -> (c_int, u32) {
                 match libc::read(control, (&raw mut order).cast(), 1) {
                     1 if order == TERM && !told => {
                         told = true;
-                        signal_all(plan, child, status.is_none(), libc::SIGTERM);
+                        signal_all(plan, child, children, status.is_none(), libc::SIGTERM);
                         // A stopped process would never see it.
-                        signal_all(plan, child, status.is_none(), libc::SIGCONT);
+                        signal_all(plan, child, children, status.is_none(), libc::SIGCONT);
                     }
                     1 if order == TERM => {}
                     1 => killing = true,
@@ -544,9 +547,15 @@ unsafe fn attend(plan: &Plan, child: pid_t) -> (c_int, u32) {
     }
 }
 
+/// The list of this process's children, which can be read again and again.
+unsafe fn open_children() -> c_int {
+    // SAFETY: the path is NUL-terminated. The command does not get it: it closes on exec.
+    unsafe { libc::open(c"/proc/thread-self/children".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC) }
+}
+
 /// Sends a signal to the tree: to everybody in the PID namespace, else to the command's group and to the supervisor's children. Killed
 /// parents make children of their children, so repeating this reaches all.
-unsafe fn signal_all(plan: &Plan, child: pid_t, child_alive: bool, signal: c_int) {
+unsafe fn signal_all(plan: &Plan, child: pid_t, children: c_int, child_alive: bool, signal: c_int) {
     // SAFETY: system calls with local buffers. A child is only ever reaped by this thread, so its number is not reused meanwhile.
     unsafe {
         if plan.pid_namespace {
@@ -557,14 +566,13 @@ unsafe fn signal_all(plan: &Plan, child: pid_t, child_alive: bool, signal: c_int
             libc::kill(-child, signal);
             libc::kill(child, signal);
         }
-        let fd = libc::open(c"/proc/thread-self/children".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC);
-        if fd < 0 {
+        if libc::lseek(children, 0, libc::SEEK_SET) != 0 {
             return;
         }
         let mut buffer = [0_u8; 4096];
         let mut pid: pid_t = 0;
         loop {
-            let got = libc::read(fd, buffer.as_mut_ptr().cast(), buffer.len());
+            let got = libc::read(children, buffer.as_mut_ptr().cast(), buffer.len());
             if got <= 0 {
                 break;
             }
@@ -579,7 +587,6 @@ unsafe fn signal_all(plan: &Plan, child: pid_t, child_alive: bool, signal: c_int
                 }
             }
         }
-        libc::close(fd);
     }
 }
 

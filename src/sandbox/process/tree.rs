@@ -142,9 +142,11 @@ impl SupervisedTree {
                 // SAFETY: it is our child, which only we reap, so the number is still its own.
                 unsafe {
                     libc::kill(pid, libc::SIGKILL);
-                    libc::waitpid(pid, std::ptr::null_mut(), 0);
+                    libc::waitpid(pid, std::ptr::null_mut(), libc::WNOHANG);
                 }
             }
+            drop(known);
+            std::thread::sleep(Duration::from_millis(2));
         }
     }
 

@@ -317,3 +317,38 @@ fn inside_of_a_sandbox_there_are_no_namespaces_and_the_rest_still_holds() {
         assert!(text.contains(r#""private_root":false,"network":"none-seccomp""#), "{bench}: {text}");
     }
 }
+
+#[test]
+fn limits_and_priorities_of_the_runner_cannot_be_set() {
+    for bench in Bench::isolated(Network::None) {
+        // Setting what is there already, so that a failure of this test does no harm. The parent is the supervisor.
+        let script = format!(
+            "for pid in $PPID {runner}; do [ -e /proc/$pid ] || continue\n\
+             prlimit --pid $pid --core=0:0 2>/dev/null && echo limit $pid\n\
+             renice -n 0 -p $pid >/dev/null 2>&1 && echo nice $pid\n\
+             taskset -p -c 0-1023 $pid >/dev/null 2>&1 && echo cpus $pid; done\n\
+             ulimit -S -n 64 && prlimit --nofile=32 sh -c 'ulimit -n' && nice -n 1 true && taskset -c 0-1023 true && echo own",
+            runner = if bench.namespaces { 1 } else { std::process::id() }
+        );
+        assert_eq!(bench.out(&script), "32\nown\n", "{bench}");
+    }
+}
+
+#[test]
+fn what_outlives_a_command_is_not_waited_for_once_told_to_stop() {
+    for bench in Bench::all(Network::Host) {
+        // What settles would have its time; whoever was told to stop gives it none.
+        let interrupt = AtomicBool::new(false);
+        let command = bench.sh(
+            "setsid sh -c 'trap \"\" TERM; echo there; exec sleep 1235' & read -r line < /dev/null; exit 0",
+        );
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                std::thread::sleep(Duration::from_millis(30));
+                interrupt.store(true, std::sync::atomic::Ordering::SeqCst);
+            });
+            bench.run_until(&command, &interrupt).unwrap();
+        });
+        assert!(!sleeps("1235"), "{bench}");
+    }
+}

@@ -9,6 +9,7 @@ mod trees;
 mod walk;
 
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gix::ObjectId;
 use gix::bstr::BString;
@@ -27,18 +28,29 @@ use walk::Walk;
 
 /// Bounds for what a worker may leave behind, and how much is believed without reading.
 #[derive(Debug, Clone, Copy)]
-pub struct SnapshotOptions {
+pub struct SnapshotOptions<'a> {
     /// A new or changed file larger than this is a violation. Bytes; it is held in memory while it is stored.
     pub max_file_bytes: u64,
     /// More than this in new and changed files together is an error. Bytes.
     pub max_total_bytes: u64,
     /// Read every file, also those that `stat` shows to be untouched.
     pub read_all: bool,
+    /// Once it is set nobody wants the snapshot any more: it ends with [`WorktreeError::Stopped`], at the latest when the file that is
+    /// being stored is.
+    pub stop: Option<&'a AtomicBool>,
 }
 
-impl Default for SnapshotOptions {
+impl Default for SnapshotOptions<'_> {
     fn default() -> Self {
-        Self { max_file_bytes: 256 << 20, max_total_bytes: 4 << 30, read_all: false }
+        Self { max_file_bytes: 256 << 20, max_total_bytes: 4 << 30, read_all: false, stop: None }
+    }
+}
+
+/// Fails once `stop` is set.
+fn go_on(stop: Option<&AtomicBool>) -> Result<(), WorktreeError> {
+    match stop {
+        Some(stop) if stop.load(Ordering::SeqCst) => Err(WorktreeError::Stopped),
+        _ => Ok(()),
     }
 }
 
@@ -137,12 +149,12 @@ pub fn snapshot(
     checked_out: &Manifest,
     place: &Path,
     ignores: &BaseIgnores,
-    options: SnapshotOptions,
+    options: SnapshotOptions<'_>,
 ) -> Result<Snapshot, WorktreeError> {
     let root = access::open_place(place).map_err(WorktreeError::io("open the folder", place))?;
     let trust_stat = !options.read_all && root.content_moves_ctime();
     let known = checked_out.whole();
-    let found = Walk::new(place, known, ignores, trust_stat).run(&root)?;
+    let found = Walk::new(place, known, ignores, trust_stat, options.stop).run(&root)?;
     store(repo, known, &root, found, options)
 }
 
@@ -153,12 +165,12 @@ pub fn snapshot_overlaid(
     checked_out: &Manifest,
     overlaid: &Overlaid,
     ignores: &BaseIgnores,
-    options: SnapshotOptions,
+    options: SnapshotOptions<'_>,
 ) -> Result<Snapshot, WorktreeError> {
     let place = overlaid.place();
     let root = access::open_place(place).map_err(WorktreeError::io("open the folder", place))?;
     let known = checked_out.whole();
-    let walk = Walk::new(place, known, ignores, false);
+    let walk = Walk::new(place, known, ignores, false, options.stop);
     let found = Merge::new(walk, overlaid, options.max_file_bytes).run(&root)?;
     store(repo, known, &root, found, options)
 }
@@ -169,7 +181,7 @@ fn store(
     known: &Manifest,
     root: &Dir,
     found: Walk<'_>,
-    options: SnapshotOptions,
+    options: SnapshotOptions<'_>,
 ) -> Result<Snapshot, WorktreeError> {
     let Walk { place, mut nodes, mut violations, mut stats, .. } = found;
 

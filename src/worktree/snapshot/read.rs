@@ -9,7 +9,7 @@ use gix::bstr::{BStr, BString, ByteSlice};
 use gix::objs::Kind;
 use gix::objs::tree::{EntryKind, EntryMode};
 
-use super::{Node, SnapshotOptions, What};
+use super::{Node, SnapshotOptions, What, go_on};
 use crate::worktree::error::WorktreeError;
 use crate::worktree::manifest::{Entry, Manifest, join};
 use crate::worktree::pool;
@@ -19,7 +19,7 @@ pub(super) struct Reader<'a> {
     known: &'a Manifest,
     place: &'a Path,
     root: &'a Dir,
-    options: SnapshotOptions,
+    options: SnapshotOptions<'a>,
     /// Bytes of new content so far.
     stored: AtomicU64,
 }
@@ -40,7 +40,7 @@ struct Local {
 }
 
 impl<'a> Reader<'a> {
-    pub fn new(known: &'a Manifest, place: &'a Path, root: &'a Dir, options: SnapshotOptions) -> Self {
+    pub fn new(known: &'a Manifest, place: &'a Path, root: &'a Dir, options: SnapshotOptions<'a>) -> Self {
         Self { known, place, root, options, stored: AtomicU64::new(0) }
     }
 
@@ -87,6 +87,7 @@ impl<'a> Reader<'a> {
         name: &BStr,
         known: Option<&Entry>,
     ) -> Result<Content, WorktreeError> {
+        go_on(self.options.stop)?;
         let path = || join(parent, name);
         let fail = |error| WorktreeError::io_below("read", self.place, path().as_ref())(error);
         let file = match dir.open_file(name) {
@@ -116,7 +117,8 @@ impl<'a> Reader<'a> {
         if stat.size > self.options.max_file_bytes {
             return self.compare_large(file, &stat, kind, known, path);
         }
-        if !read_whole(file, stat.size, self.options.max_file_bytes, &mut local.buf).map_err(fail)? {
+        if !read_whole(file, stat.size, self.options, &mut local.buf).map_err(fail)? {
+            go_on(self.options.stop)?;
             return Ok(Content::TooLarge);
         }
         self.store(local, kind, known, path)
@@ -131,6 +133,7 @@ impl<'a> Reader<'a> {
     ) -> Result<Content, WorktreeError> {
         let fail = |source: gix::Error| WorktreeError::Store { path: path(), source: source.into() };
         let id = gix::objs::compute_hash(self.known.hash, Kind::Blob, &local.buf).map_err(fail)?;
+        go_on(self.options.stop)?;
         if let Some(known) = known.filter(|known| known.id == id && known.mode.is_blob_or_symlink()) {
             let mode = if known.mode.kind() == kind { known.mode } else { kind.into() };
             return Ok(Content::Stored(mode, id));
@@ -169,6 +172,7 @@ impl<'a> Reader<'a> {
             if got == 0 {
                 break;
             }
+            go_on(self.options.stop)?;
             hasher.update(&piece[..got]);
         }
         let mode = if known.mode.kind() == kind { known.mode } else { kind.into() };
@@ -179,15 +183,27 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Reads a file that was `size` bytes long into `buf`. `false`: it has grown beyond `limit` since.
-fn read_whole(mut file: std::fs::File, size: u64, limit: u64, buf: &mut Vec<u8>) -> std::io::Result<bool> {
+/// Reads a file that was `size` bytes long into `buf`. `false`: it has grown beyond the limit since, or nobody wants it any more.
+fn read_whole(
+    mut file: std::fs::File,
+    size: u64,
+    options: SnapshotOptions<'_>,
+    buf: &mut Vec<u8>,
+) -> std::io::Result<bool> {
+    // Between two looks at whether it is still wanted.
+    const PIECE: usize = 4 << 20;
+    let limit = options.max_file_bytes;
     // One byte more than it had, so that the usual single read also shows that it ends there.
     let expected = usize::try_from(size).unwrap_or(usize::MAX - 1);
     buf.clear();
     buf.resize(expected + 1, 0);
     let mut filled = 0;
     while filled < expected {
-        match file.read(&mut buf[filled..]) {
+        if go_on(options.stop).is_err() {
+            return Ok(false);
+        }
+        let end = buf.len().min(filled + PIECE);
+        match file.read(&mut buf[filled..end]) {
             Ok(0) => break,
             Ok(got) => filled += got,
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}

@@ -1,10 +1,11 @@
 //! The first pass, on one thread: which paths there are.
 
 use std::path::Path;
+use std::sync::atomic::AtomicBool;
 
 use gix::bstr::{BStr, BString, ByteSlice};
 
-use super::{Found, Node, SnapshotStats, Violation, ViolationKind, What};
+use super::{Found, Node, SnapshotStats, Violation, ViolationKind, What, go_on};
 use crate::worktree::access;
 use crate::worktree::error::WorktreeError;
 use crate::worktree::ignore::BaseIgnores;
@@ -21,6 +22,7 @@ pub(super) struct Walk<'a> {
     pub violations: Vec<Violation>,
     pub stats: SnapshotStats,
     entries: usize,
+    stop: Option<&'a AtomicBool>,
 }
 
 /// A name that belongs to what the folder holds.
@@ -33,7 +35,13 @@ pub(super) struct Judged<'a> {
 }
 
 impl<'a> Walk<'a> {
-    pub fn new(place: &'a Path, known: &'a Manifest, ignores: &'a BaseIgnores, trust_stat: bool) -> Self {
+    pub fn new(
+        place: &'a Path,
+        known: &'a Manifest,
+        ignores: &'a BaseIgnores,
+        trust_stat: bool,
+        stop: Option<&'a AtomicBool>,
+    ) -> Self {
         Self {
             place,
             known,
@@ -43,6 +51,7 @@ impl<'a> Walk<'a> {
             violations: Vec::new(),
             stats: SnapshotStats::default(),
             entries: 0,
+            stop,
         }
     }
 
@@ -97,8 +106,9 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Counts more paths, and refuses too many.
+    /// Counts more paths, and refuses too many. Nobody counts who was told to stop.
     pub fn count(&mut self, more: usize) -> Result<(), WorktreeError> {
+        go_on(self.stop)?;
         self.entries += more;
         if self.entries > MAX_ENTRIES {
             return Err(WorktreeError::TooLarge { what: "paths in the worktree", limit: MAX_ENTRIES as u64 });

@@ -46,6 +46,10 @@ impl Dir {
     pub fn read_link(&self, _: &BStr) -> io::Result<Vec<u8>> {
         unsupported()
     }
+    pub fn occupies(&self, _: &BStr) -> io::Result<(Stat, u64)> {
+        unsupported()
+    }
+
     pub fn stat(&self, _: &BStr) -> io::Result<Stat> {
         unsupported()
     }

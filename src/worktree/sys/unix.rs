@@ -183,6 +183,18 @@ impl Dir {
         Ok(convert(&raw))
     }
 
+    /// `lstat` of a name, and how many bytes it takes on its disk.
+    pub fn occupies(&self, name: &BStr) -> io::Result<(Stat, u64)> {
+        // SAFETY: all zeroes is a valid `stat` buffer, which the call fills.
+        let mut raw: libc::stat = unsafe { std::mem::zeroed() };
+        with_c(name, |name| {
+            // SAFETY: the name is NUL-terminated and the buffer is ours.
+            check(unsafe { libc::fstatat(self.0.as_raw_fd(), name, &raw mut raw, libc::AT_SYMLINK_NOFOLLOW) })
+        })?;
+        // POSIX leaves the unit open; Linux, macOS and the BSDs count in 512 bytes whatever the disk does.
+        Ok((convert(&raw), (raw.st_blocks as u64).saturating_mul(512)))
+    }
+
     /// Whether a name is what overlayfs leaves in an upper folder for something that was removed: a character device
     /// 0:0 (Documentation/filesystems/overlayfs.rst, "whiteouts and opaque directories").
     pub fn is_whiteout(&self, name: &BStr) -> io::Result<bool> {

@@ -268,6 +268,19 @@ fn a_place_that_became_a_link_is_not_followed() {
 }
 
 #[test]
+fn nobody_waits_for_a_snapshot_that_is_not_wanted_any_more() {
+    let sandbox = standard();
+    let (place, manifest) = sandbox.check_out("HEAD^{tree}");
+    put(&place, "new", "1");
+    let stop = std::sync::atomic::AtomicBool::new(true);
+    let options = SnapshotOptions { stop: Some(&stop), ..Default::default() };
+    let error = snapshot(&sandbox.open(), &manifest, &place, &BaseIgnores::default(), options).unwrap_err();
+    assert!(matches!(error, WorktreeError::Stopped), "{error}");
+    stop.store(false, std::sync::atomic::Ordering::SeqCst);
+    snapshot(&sandbox.open(), &manifest, &place, &BaseIgnores::default(), options).unwrap();
+}
+
+#[test]
 fn size_and_depth_are_bounded() {
     let sandbox = standard();
     let (place, manifest) = sandbox.check_out("HEAD^{tree}");
