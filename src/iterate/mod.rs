@@ -16,6 +16,7 @@
 //! | `ahead` | worktrees that are made before they are wanted, while a worker runs |
 //! | `warm` | what they get besides their trees: warm folders and included files |
 //! | `holdout` | the second check that no worker can see: its folder, where it may lie, its run |
+//! | `lasting` | the commands that lasting code has to pass besides its check, and its measurement |
 //! | `places`, `cleaner` | the folders of one environment, and their removal |
 //! | [`leftovers`] | what runners that have ended left on this machine |
 //! | [`context`] | what a worker is given to read |
@@ -35,6 +36,7 @@ mod fresh;
 mod holdout;
 pub mod interrupt;
 mod iteration;
+mod lasting;
 mod left;
 pub mod leftovers;
 mod outcome;

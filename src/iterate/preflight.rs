@@ -8,6 +8,7 @@ use gix::objs::tree::EntryKind;
 
 use super::credential::no_credentials_granted;
 use super::holdout;
+use super::lasting::can_judge;
 use super::left::is_relative;
 use super::session::{Session, check_is_elsewhere, choose_adapter};
 use super::step::{Role, Tools, argv, dirs_of};
@@ -28,6 +29,7 @@ impl Session<'_> {
     pub(super) fn preflight(&self) -> Result<()> {
         let contract = &self.tip.contract;
         let green = self.tip.state.last_green_commit;
+        can_judge(contract)?;
         no_credentials_granted(self.host, contract)?;
         let toolchain = self.toolchain()?;
         // In an image nothing can be looked for from outside.
@@ -116,6 +118,7 @@ pub fn before_signing(repo: &Repo, host: &HostEnv, id: &LoopId, contract: &Contr
     if contract.check.external {
         return Err(check_is_elsewhere(id).hint(format!("it is started with: git loop start {id}")));
     }
+    can_judge(contract)?;
     let adapter = choose_adapter(repo, contract)?;
     no_credentials_granted(host, contract)?;
     can_record(repo, id, contract.base.commit)?;
