@@ -152,8 +152,12 @@ fn with_everything_there_the_target_is_reached_and_the_packet_frozen() {
     let halt: Value = serde_json::from_str(&halt).unwrap();
     assert_eq!(halt["kind"], "halt");
     assert_eq!(halt["body"]["packet"]["packet"], packet());
-    let paths: Vec<&str> =
-        halt["body"]["packet"]["cited"].as_array().unwrap().iter().map(|one| one["path"].as_str().unwrap()).collect();
+    let paths: Vec<&str> = halt["body"]["packet"]["cited"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|one| one["path"].as_str().unwrap())
+        .collect();
     assert_eq!(paths, ["README", "src/a", "tests/expected"]);
     for one in halt["body"]["packet"]["cited"].as_array().unwrap() {
         let path = format!("refs/loops/keep/head:{}", one["path"].as_str().unwrap());
@@ -180,7 +184,10 @@ fn evidence_that_is_missing_or_from_the_wrong_side_is_no_evidence() {
         ("echo 1 > src/a", evidence()),
         ("echo 2 > src/b", json!("x")),
     ];
-    let env = started(&steps, &Terms { extra: "[sandbox]\nallowed = [\"landlock\", \"none\"]\n", ..Terms::default() });
+    let env = started(
+        &steps,
+        &Terms { extra: "[sandbox]\nallowed = [\"landlock\", \"none\"]\n", ..Terms::default() },
+    );
     let toml = std::fs::read_to_string(env.repo().join("loop.toml")).unwrap();
     assert!(toml.contains("iterations = 10"));
     for _ in 0..5 {
@@ -231,7 +238,10 @@ fn a_verdict_of_the_check_counts_and_a_malformed_one_is_no_verdict() {
         ]
     );
     let told = receipt(&env, 2)["lasting"].clone();
-    assert_eq!((&told["declared_effects"], &told["invariants"][0]["effect"]), (&json!(["unknown"]), &json!("unknown")));
+    assert_eq!(
+        (&told["declared_effects"], &told["invariants"][0]["effect"]),
+        (&json!(["unknown"]), &json!("unknown"))
+    );
     assert_eq!(told["invariants"][0]["command"]["passed"], true);
     assert_eq!(told["independence"], Value::Null);
     assert_eq!(receipt(&env, 3)["lasting"]["invariants"][0]["effect"], "local_defense_added");
@@ -299,7 +309,10 @@ const DEFENSE: &str = "printf 'def read():\\n    try:\\n        return 1\\n    e
 
 #[test]
 fn a_measured_fallback_branch_is_a_local_defense_whatever_the_check_says() {
-    let step = |more: &str| format!("{DEFENSE}; echo '{{\"invariant_effect\": \"unknown\"}}' > src/say; {more}").leak() as &'static str;
+    let step = |more: &str| {
+        format!("{DEFENSE}; echo '{{\"invariant_effect\": \"unknown\"}}' > src/say; {more}").leak()
+            as &'static str
+    };
     let env = TestEnv::new();
     let steps = [(step("echo 1 > src/a"), evidence()), (step("echo 2 > src/b"), evidence())];
     prepared(&env, &steps, &Terms::default());
@@ -391,7 +404,10 @@ fn a_target_without_a_packet_is_kept_and_not_reached() {
     let head = env.git(&["rev-parse", "refs/loops/keep/head"]);
     assert_eq!(receipt(&env, 1)["candidate"], head.as_str(), "it is kept");
     let context = env.git(&["cat-file", "blob", "refs/loops/keep/ledger:evidence/context.md"]);
-    assert!(context.contains("promotion_packet") && !context.contains("only a valid `promotion_packet` is missing"));
+    assert!(
+        context.contains("promotion_packet")
+            && !context.contains("only a valid `promotion_packet` is missing")
+    );
     run(&env, 10, "success_condition_met");
     let invalid = "promotion_packet_invalid";
     assert_eq!(rows(&env, 5), ["packet_missing", "no_change", invalid, invalid, "target_met"]);
@@ -441,7 +457,13 @@ fn citations_and_documents_are_those_of_the_candidate() {
     symlink("tests", env.repo().join("links")).unwrap();
     prepared(&env, &steps, &Terms::default());
     let toml = std::fs::read_to_string(env.repo().join("loop.toml")).unwrap();
-    env.write("loop.toml", toml.replace("iterations = 10", "iterations = 20").replace("no_progress = 5", "no_progress = 20").replace("timeout = \"60s\"\n\n[metric]", "timeout = \"60s\"\n\n[metric]").replace("[limits]\n", "[limits]\noscillation_limit = 20\n"));
+    env.write(
+        "loop.toml",
+        toml.replace("iterations = 10", "iterations = 20")
+            .replace("no_progress = 5", "no_progress = 20")
+            .replace("timeout = \"60s\"\n\n[metric]", "timeout = \"60s\"\n\n[metric]")
+            .replace("[limits]\n", "[limits]\noscillation_limit = 20\n"),
+    );
     start(&env).expect_code(0);
     run(&env, 10, "success_condition_met");
     for (number, (field, value, why)) in (2..).zip(&bad) {

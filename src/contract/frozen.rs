@@ -395,7 +395,9 @@ pub enum ContractError {
     #[error("schema {0:?} is not known to this version, which reads {CONTRACT_SCHEMA:?}")]
     Schema(String),
     /// Rules that this version does not know.
-    #[error("rules {0} are not known to this version of git-loop, which knows {RULES}, and {LASTING_RULES} for lasting_code")]
+    #[error(
+        "rules {0} are not known to this version of git-loop, which knows {RULES}, and {LASTING_RULES} for lasting_code"
+    )]
     Rules(u32),
     /// Terms that no loop may be started with.
     #[error("its terms are not valid: {0}")]

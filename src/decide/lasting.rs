@@ -46,13 +46,7 @@ impl ComplexityDelta {
     pub fn from_parts(parts: [i64; 5]) -> Self {
         let [fallback_branches, dependencies, public_interfaces, cyclomatic_complexity, changed_lines] =
             parts;
-        Self {
-            fallback_branches,
-            dependencies,
-            public_interfaces,
-            cyclomatic_complexity,
-            changed_lines,
-        }
+        Self { fallback_branches, dependencies, public_interfaces, cyclomatic_complexity, changed_lines }
     }
 
     /// The larger of the two, number by number.
@@ -133,7 +127,7 @@ pub struct LastingEvidence {
 }
 
 /// The terms by which rows 11 to 16 and 18 are asked, and the evidence for them.
-fn asked<'a>(case: Case<'a>) -> Option<(&'a LastingTerms, Option<LastingEvidence>)> {
+fn asked(case: Case<'_>) -> Option<(&LastingTerms, Option<LastingEvidence>)> {
     Some((case.contract.judged_as_lasting()?, case.evidence.lasting))
 }
 
@@ -168,9 +162,7 @@ pub(super) fn rejects(row: Row, case: Case<'_>, facts: &mut Facts) -> bool {
         Row::InvariantEffectUnknown => {
             facts.more("invariants that are broken or of unknown effect", evidence.unknown, 0)
         }
-        Row::LocalDefenseAdded => {
-            facts.more("local defenses, measured or declared", evidence.defenses, 0)
-        }
+        Row::LocalDefenseAdded => facts.more("local defenses, measured or declared", evidence.defenses, 0),
         Row::MachineIndependenceFailed => {
             facts.more("machine-independence commands that fail", evidence.dependent, 0)
         }
@@ -178,12 +170,7 @@ pub(super) fn rejects(row: Row, case: Case<'_>, facts: &mut Facts) -> bool {
     }
 }
 
-fn over_budget(
-    budget: &ComplexityBudget,
-    state: &State,
-    delta: ComplexityDelta,
-    facts: &mut Facts,
-) -> bool {
+fn over_budget(budget: &ComplexityBudget, state: &State, delta: ComplexityDelta, facts: &mut Facts) -> bool {
     const WHAT: [&str; 5] = [
         "fallback branches, accepted ones and this candidate's",
         "dependencies, accepted ones and this candidate's",
@@ -191,7 +178,8 @@ fn over_budget(
         "cyclomatic complexity, accepted and this candidate's",
         "changed lines, accepted ones and this candidate's",
     ];
-    let used = state.counters.lasting.as_ref().map_or_else(ComplexityDelta::default, |lasting| lasting.complexity);
+    let used =
+        state.counters.lasting.as_ref().map_or_else(ComplexityDelta::default, |lasting| lasting.complexity);
     let together = used.plus(delta).parts();
     let mut over = false;
     for ((what, sum), bound) in WHAT.into_iter().zip(together).zip(budget.parts()) {

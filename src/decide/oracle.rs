@@ -82,11 +82,14 @@ fn row(contract: &Contract, state: &State, evidence: &Evidence) -> (Row, Outcome
     if target_met(contract, metric, check.passing) && !held {
         return (Row::HoldoutFailed, Outcome::Reject);
     }
-    if target_met(contract, metric, check.passing) && terms.is_some() && evidence.packet != PacketStanding::Valid {
-        return match awaiting {
-            true => (Row::PromotionPacketInvalid, Outcome::Reject),
-            false => (Row::PacketMissing, Outcome::Accept),
-        };
+    if target_met(contract, metric, check.passing)
+        && terms.is_some()
+        && evidence.packet != PacketStanding::Valid
+    {
+        if awaiting {
+            return (Row::PromotionPacketInvalid, Outcome::Reject);
+        }
+        return (Row::PacketMissing, Outcome::Accept);
     }
     if target_met(contract, metric, check.passing) {
         return (Row::TargetMet, Outcome::Accept);

@@ -70,7 +70,8 @@ pub fn contract_of_lasting() -> Contract {
     contract.rules = LASTING_RULES;
     contract.class = Class::LastingCode;
     contract.roles.approver = vec!["a".to_owned()];
-    let named = |name: &str| NamedCommand { name: name.to_owned(), command: Command::Shell("true".to_owned()) };
+    let named =
+        |name: &str| NamedCommand { name: name.to_owned(), command: Command::Shell("true".to_owned()) };
     contract.lasting = Some(LastingTerms {
         invariant_boundaries: vec![named("one"), named("two")],
         allowed_semantic_changes: vec!["allowed".to_owned()],

@@ -10,7 +10,7 @@
 use serde::Serialize;
 
 use crate::contract::{Contract, UnknownCost};
-use crate::decide::{Consideration, FailingSets, Outcome};
+use crate::decide::{Consideration, FailingSets, Outcome, awaits_packet};
 use crate::exit::HaltReason;
 use crate::ledger::receipt::{CheckReceipt, CostBasis, Receipt};
 use crate::ledger::record::{BaselineBody, Body, HaltedBy, Status, Verdict as ReviewVerdict};
@@ -217,7 +217,7 @@ impl Reader {
         let decision = &receipt.decision;
         let check = receipt.check.as_ref();
         if decision.outcome == Outcome::Accept {
-            self.met = decision.outcome_reason == "target_met";
+            self.met = matches!(decision.outcome_reason.as_str(), "target_met" | "packet_missing");
         }
         if receipt.abandoned.is_none() && !hit_deadline(receipt) {
             self.tried += 1;
@@ -284,6 +284,7 @@ impl Reader {
                 trend,
                 cost_unknown,
                 unmeasured: tried > 0 && unmeasured == tried,
+                awaits_packet: awaits_packet(state),
             })
         });
         let reasons = watch.reasons(contract);

@@ -116,6 +116,8 @@ pub struct Situation {
     /// Whether no candidate was measured, for a reason that is no candidate's: the worker failed, no change was where one is
     /// allowed, or the check gives no metric of the base either.
     pub unmeasured: bool,
+    /// Whether green meets the target and only the promotion packet of lasting code is missing.
+    pub awaits_packet: bool,
 }
 
 /// When a rule applies, besides its halt reasons.
@@ -127,6 +129,8 @@ pub enum When {
     CostUnknown,
     /// [`Situation::unmeasured`].
     Unmeasured,
+    /// [`Situation::awaits_packet`].
+    AwaitsPacket,
     /// The trend is this one.
     Trend(Trend),
     /// In any case.
@@ -139,6 +143,7 @@ impl When {
             Self::Promoted => situation.promoted,
             Self::CostUnknown => situation.cost_unknown,
             Self::Unmeasured => situation.unmeasured,
+            Self::AwaitsPacket => situation.awaits_packet,
             Self::Trend(trend) => situation.trend == trend,
             Self::Always => true,
         }
@@ -149,6 +154,7 @@ impl When {
             Self::Promoted => "it was promoted",
             Self::CostUnknown => "the cost of a run is not known, and `limits.unknown_cost` is `stop`",
             Self::Unmeasured => "no candidate was ever measured",
+            Self::AwaitsPacket => "only the promotion packet is missing",
             Self::Trend(trend) => trend.told(),
             Self::Always => "",
         }
@@ -180,7 +186,7 @@ const CUT_OFF: &[HaltReason] =
 pub const RULES: &[Rule] = {
     use HaltReason as H;
     use Verdict as V;
-    use When::{Always, CostUnknown, Promoted, Unmeasured};
+    use When::{Always, AwaitsPacket, CostUnknown, Promoted, Unmeasured};
     &[
         rule(
             &[H::SuccessConditionMet],
@@ -213,6 +219,12 @@ pub const RULES: &[Rule] = {
             CostUnknown,
             V::FixConfig,
             "nobody knows what a run cost; mend how the cost is read, or allow that it is unknown",
+        ),
+        rule(
+            CUT_OFF,
+            AwaitsPacket,
+            V::RaiseTheLimit,
+            "the target is met, and only the promotion packet is missing; a renewal goes on for it",
         ),
         rule(
             CUT_OFF,
@@ -249,6 +261,12 @@ pub const RULES: &[Rule] = {
             Always,
             V::Investigate,
             "one iteration cost far more than those before it; find out why before another is paid for",
+        ),
+        rule(
+            &[H::NoProgressDetected],
+            AwaitsPacket,
+            V::Investigate,
+            "the target is met, and no valid promotion packet was brought; see what is wrong with those that were",
         ),
         rule(
             &[H::NoProgressDetected],
@@ -383,8 +401,14 @@ mod tests {
     use super::*;
 
     fn told(halt_reason: HaltReason, trend: Trend) -> &'static str {
-        let situation =
-            Situation { halt_reason, promoted: false, trend, cost_unknown: false, unmeasured: false };
+        let situation = Situation {
+            halt_reason,
+            promoted: false,
+            trend,
+            cost_unknown: false,
+            unmeasured: false,
+            awaits_packet: false,
+        };
         verdict(situation).verdict.as_str()
     }
 
@@ -424,6 +448,7 @@ mod tests {
             trend: T::Improving,
             cost_unknown: true,
             unmeasured: false,
+            awaits_packet: false,
         };
         assert_eq!(verdict(unknown).verdict, Verdict::FixConfig);
         assert_eq!(
@@ -468,11 +493,18 @@ mod tests {
             trend: Trend::Met,
             cost_unknown: false,
             unmeasured: false,
+            awaits_packet: false,
         };
         assert_eq!(verdict(met).verdict, Verdict::Done);
         let unmeasured =
             Situation { halt_reason: H::InfeasibleSuspected, promoted: false, unmeasured: true, ..met };
         assert_eq!(verdict(unmeasured).verdict, Verdict::FixConfig);
+        let waiting =
+            Situation { halt_reason: H::NoProgressDetected, promoted: false, awaits_packet: true, ..met };
+        assert!(verdict(waiting).why.contains("promotion packet"));
+        let cut_off = Situation { halt_reason: H::MaxIterationsReached, ..waiting };
+        assert_eq!(verdict(cut_off).verdict, Verdict::RaiseTheLimit);
+        assert!(verdict(cut_off).why.contains("goes on for it"));
     }
 
     #[test]

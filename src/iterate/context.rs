@@ -8,9 +8,9 @@ use crate::contract::{CommandLine, Contract};
 use crate::decide::{ComplexityDelta, HoldoutVerdict, awaits_packet};
 use crate::escape::{escape_line, escape_terminal};
 use crate::ledger::receipt::{ContextEntry, Receipt};
-use crate::render::line::lasting_told;
 use crate::ledger::record::{BaselineBody, Remaining};
 use crate::ledger::state::State;
+use crate::render::line::lasting_told;
 
 /// The most bytes of check output that are repeated.
 const OUTPUT_BYTES: usize = 16 * 1024;
@@ -158,7 +158,8 @@ fn lasting(text: &mut String, contract: &Contract, state: &State) {
          fault) rejects the change: mend the cause",
         left.join(", ")
     );
-    let _ = writeln!(text, "- Changes of meaning that are allowed: {}", quoted(&terms.allowed_semantic_changes));
+    let _ =
+        writeln!(text, "- Changes of meaning that are allowed: {}", quoted(&terms.allowed_semantic_changes));
     if !terms.forbidden_semantic_changes.is_empty() {
         let _ = writeln!(
             text,

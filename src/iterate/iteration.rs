@@ -293,7 +293,9 @@ impl Session<'_> {
             Ok(Held::Interrupted) => {
                 return Ok(self.abandon(draft, "interrupted while a command of the contract ran"));
             }
-            Err(error) => return Ok(self.unasked(draft, "a command of the contract could not be run", error)),
+            Err(error) => {
+                return Ok(self.unasked(draft, "a command of the contract could not be run", error));
+            }
         }
         match self.hold_out(&mut draft, tree, &trees) {
             Ok(Held::Done) => Ok(draft),
@@ -348,6 +350,7 @@ impl Session<'_> {
             guards: &self.guards,
             contract_record: self.tip.contract_record,
             before: &self.tip.state,
+            measures: false,
         };
         let unreadable = || "the tests of the baseline or of green cannot be read".to_owned();
         let baseline = self.tip.state.baseline.as_ref().and_then(|baseline| baseline.tests);

@@ -27,8 +27,22 @@ use crate::worktree;
 
 /// Beginnings of the names of variables by which programs find a model.
 const PROVIDERS: [&str; 16] = [
-    "ANTHROPIC_", "AZURE_OPENAI_", "BEDROCK_", "CLAUDE_", "COHERE_", "DEEPSEEK_", "GEMINI_", "GROQ_", "HF_", "HUGGINGFACE_",
-    "LLM_", "MISTRAL_", "OLLAMA_", "OPENAI_", "OPENROUTER_", "XAI_",
+    "ANTHROPIC_",
+    "AZURE_OPENAI_",
+    "BEDROCK_",
+    "CLAUDE_",
+    "COHERE_",
+    "DEEPSEEK_",
+    "GEMINI_",
+    "GROQ_",
+    "HF_",
+    "HUGGINGFACE_",
+    "LLM_",
+    "MISTRAL_",
+    "OLLAMA_",
+    "OPENAI_",
+    "OPENROUTER_",
+    "XAI_",
 ];
 /// Ends of the names of variables that hold a credential.
 const CREDENTIALS: [&str; 5] = ["_API_KEY", "_TOKEN", "_SECRET", "_PASSWORD", "_CREDENTIALS"];
@@ -109,7 +123,12 @@ impl Session<'_> {
     }
 
     /// Puts down what was brought, declared and measured.
-    pub(super) fn note_lasting(&self, draft: &mut Draft, samples: &[Sample], measured: Option<MeasuredReceipt>) {
+    pub(super) fn note_lasting(
+        &self,
+        draft: &mut Draft,
+        samples: &[Sample],
+        measured: Option<MeasuredReceipt>,
+    ) {
         if let (Some(terms), Some(measured), Some(brought)) =
             (self.tip.contract.judged_as_lasting(), measured, draft.brought.take())
         {
@@ -147,7 +166,8 @@ impl Session<'_> {
             (self.say)(&format!("{}: iteration {}: machine independence", self.id, draft.iteration));
             let environment = draft.environment_id.clone();
             let list = &terms.machine_independence_requirements;
-            let shown = self.run_named(&environment, Kind::Independence, list, check_tree, draft.base, trees)?;
+            let shown =
+                self.run_named(&environment, Kind::Independence, list, check_tree, draft.base, trees)?;
             interrupted |= shown.interrupted;
             told.independence = Some(take_shown(draft, shown));
             draft.facts.lasting = Some(told.evidence(terms));
@@ -273,7 +293,9 @@ mod tests {
     fn what_leads_to_a_model_or_a_credential_is_kept_back() {
         let mut contract = contract();
         contract.worker.env = vec!["MY_KEY".to_owned()];
-        for kept in ["OPENAI_BASE_URL", "anthropic_model", "MY_KEY", "DEPLOY_TOKEN", "DB_PASSWORD", "OLLAMA_HOST"] {
+        for kept in
+            ["OPENAI_BASE_URL", "anthropic_model", "MY_KEY", "DEPLOY_TOKEN", "DB_PASSWORD", "OLLAMA_HOST"]
+        {
             assert!(!is_neutral(&contract, kept), "{kept}");
         }
         for given in ["RUST_BACKTRACE", "PYTHONPATH", "TOKENIZERS_PARALLELISM", "MY_KEYS"] {

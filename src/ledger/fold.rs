@@ -4,8 +4,8 @@ use super::observe::Observed;
 use super::receipt::{CheckReceipt, CostBasis, CostReceipt, Receipt};
 use super::record::{Body, FindingAction, HaltedBy, Kind, Record, Status, Verdict};
 use super::state::{
-    Approval, BaselineState, Comprehension, Counters, DueHalt, LastingCounters, MODE, MetricIntegrity, OpenCheckpoint,
-    OpenFinding, Phase, Regressions, STATE_SCHEMA, SameFailures, Signer, State,
+    Approval, BaselineState, Comprehension, Counters, DueHalt, LastingCounters, MODE, MetricIntegrity,
+    OpenCheckpoint, OpenFinding, Phase, Regressions, STATE_SCHEMA, SameFailures, Signer, State,
 };
 use crate::canonical::canonical_json;
 use crate::contract::{Class, Contract};
@@ -471,7 +471,12 @@ fn count_iteration(contract: &Contract, state: &mut State, receipt: &Receipt) {
             by: HaltedBy::Decision,
             halt_reason,
             reason: decision.reason.clone(),
-            packet: receipt.lasting.as_ref().and_then(|told| told.packet.clone()).filter(|_| met),
+            packet: receipt
+                .lasting
+                .as_ref()
+                .and_then(|told| told.packet.clone())
+                .filter(|_| met)
+                .map(Box::new),
         });
     }
 }

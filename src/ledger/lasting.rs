@@ -226,16 +226,17 @@ impl LastingReceipt {
             // What was not run shows nothing.
             list.as_ref().map_or(1, |list| list.iter().filter(|one| !one.passed).count())
         };
-        let unsure =
-            |one: &&InvariantReceipt| matches!(one.effect, InvariantEffect::Unknown | InvariantEffect::Broken);
+        let unsure = |one: &&InvariantReceipt| {
+            matches!(one.effect, InvariantEffect::Unknown | InvariantEffect::Broken)
+        };
         let unknown = self.invariants.as_ref().map_or(1, |list| list.iter().filter(unsure).count());
         LastingEvidence {
             incomplete: self.incomplete.is_some(),
             not_allowed: self.semantic_changes.iter().filter(not_allowed).count(),
             unknown,
-            defenses: usize::try_from(self.measured.fallbacks_added).unwrap_or(usize::MAX).max(usize::from(
-                self.declared_effects.contains(&InvariantEffect::LocalDefenseAdded),
-            )),
+            defenses: usize::try_from(self.measured.fallbacks_added)
+                .unwrap_or(usize::MAX)
+                .max(usize::from(self.declared_effects.contains(&InvariantEffect::LocalDefenseAdded))),
             dependent: failing(&self.independence),
             delta: self.delta,
         }
@@ -334,10 +335,9 @@ pub(super) fn lasting_again(
     measured_again(context, receipt, tree, &told.measured)?;
     let mut expected = LastingReceipt::new(brought, samples, told.measured.clone());
     // That there is a problem is derived; in which words it is told may change.
-    for (expected, told) in [
-        (&mut expected.incomplete, &told.incomplete),
-        (&mut expected.packet_problem, &told.packet_problem),
-    ] {
+    for (expected, told) in
+        [(&mut expected.incomplete, &told.incomplete), (&mut expected.packet_problem, &told.packet_problem)]
+    {
         if let (Some(expected), Some(told)) = (expected, told) {
             expected.clone_from(told);
         }
@@ -366,7 +366,7 @@ pub(super) fn lasting_again(
     same("lasting", told, &expected)
 }
 
-/// Measures again where this build knows the definitions; else what was measured is the runner's word.
+/// Measures again where that is asked and this build knows the definitions; else what was measured is the runner's word.
 fn measured_again(
     context: &Context<'_>,
     receipt: &Receipt,
@@ -376,7 +376,7 @@ fn measured_again(
     let listed = usize::try_from(told.unmeasured).unwrap_or(usize::MAX).min(LISTED_UNMEASURED);
     same("lasting.measured.not_measured", &told.not_measured.len(), &listed)?;
     #[cfg(feature = "measure")]
-    if told.measure == crate::measure::VERSION {
+    if context.measures && told.measure == crate::measure::VERSION {
         let base = Oid(context.repo.commit_tree(receipt.base.0)?);
         let again = measured(context.repo, base, tree)
             .map_err(|error| RederiveError::Measured(error.message().to_owned()))?;
@@ -410,18 +410,153 @@ fn commands_fit(
     told: &[&CommandReceipt],
     network: &NetworkTerms,
 ) -> Result<(), RederiveError> {
-    let names = |list: &[NamedCommand]| list.iter().map(|one| one.name.clone()).collect::<Vec<_>>();
-    let found: Vec<String> = told.iter().map(|one| one.name.clone()).collect();
-    same(field, &found, &names(named))?;
+    let found: Vec<&str> = told.iter().map(|one| one.name.as_str()).collect();
+    let expected: Vec<&str> = named.iter().map(|one| one.name.as_str()).collect();
+    same(field, &found, &expected)?;
     for (named, told) in named.iter().zip(told) {
         same(field, &fits(&command(&named.command), &told.run.command), &true)?;
         let sandbox = told.sandbox.as_ref();
         same(field, &sandbox.is_none_or(|one| is_allowed(contract, one)), &true)?;
         cpus_fit(field, sandbox, contract.check.cpus)?;
         enforced_fits(field, sandbox, &told.run, network)?;
-        let again =
-            CommandReceipt::new(&told.name, told.run.clone(), told.sandbox, told.frozen_changed);
+        let again = CommandReceipt::new(&told.name, told.run.clone(), told.sandbox, told.frozen_changed);
         same(field, *told, &again)?;
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::decide::testing::{contract_of_lasting, state};
+    use crate::ledger::observe::Capture;
+
+    fn run(ended: &str, exit_code: Option<i32>) -> RunReceipt {
+        RunReceipt {
+            command: vec!["sh".to_owned()],
+            exit_code,
+            signal: None,
+            ended: ended.to_owned(),
+            duration_ms: 1,
+            survivors: 0,
+        }
+    }
+
+    fn measured(fallbacks_added: u64) -> MeasuredReceipt {
+        MeasuredReceipt {
+            measure: 1,
+            delta: ComplexityDelta::from_parts([0, 2, 0, -3, 4]),
+            fallbacks_added,
+            unmeasured: 0,
+            not_measured: Vec::new(),
+        }
+    }
+
+    fn said(verdicts: &[&str], fallbacks_added: u64) -> LastingReceipt {
+        let sample = |text: &&str| Sample {
+            run: run("itself", Some(0)),
+            capture: Capture { verdict: Some(text.as_bytes().to_vec()), ..Capture::default() },
+        };
+        let samples: Vec<Sample> = verdicts.iter().map(sample).collect();
+        let brought = Brought { evidence: Ok(WorkerEvidence::default()), packet: None };
+        LastingReceipt::new(brought, &samples, measured(fallbacks_added))
+    }
+
+    #[test]
+    fn a_command_passes_only_by_ending_well_beside_frozen_files() {
+        let passed = |ended, code, changed| CommandReceipt::new("x", run(ended, code), None, changed).passed;
+        assert!(passed("itself", Some(0), false));
+        for (ended, code, changed) in [
+            ("itself", Some(1), false),
+            ("itself", None, false),
+            ("itself", Some(0), true),
+            ("timed_out", Some(0), false),
+            ("deadline", Some(0), false),
+            ("output_limit", Some(0), false),
+        ] {
+            assert!(!passed(ended, code, changed), "{ended} {code:?} {changed}");
+        }
+    }
+
+    #[test]
+    fn an_effect_is_what_the_command_shows_and_never_better_than_what_is_said() {
+        use InvariantEffect::{Broken, LocalDefenseAdded, Preserved, Strengthened, Unknown};
+        let contract = contract_of_lasting();
+        let mut state = state(&contract);
+        state.counters.lasting.as_mut().unwrap().failed_at_baseline = vec!["two".to_owned()];
+        let effect = |name: &str, ended: &str, code: Option<i32>, said: Option<InvariantEffect>| {
+            InvariantReceipt::new(CommandReceipt::new(name, run(ended, code), None, false), &state, said)
+                .effect
+        };
+        assert_eq!(effect("one", "itself", Some(0), None), Preserved);
+        assert_eq!(effect("two", "itself", Some(0), None), Strengthened);
+        for name in ["one", "two"] {
+            for said in [None, Some(Unknown), Some(LocalDefenseAdded)] {
+                assert_eq!(effect(name, "itself", Some(1), said), Broken);
+                assert_eq!(effect(name, "itself", None, said), Unknown);
+                assert_eq!(effect(name, "timed_out", Some(0), said), Unknown);
+            }
+            assert_eq!(effect(name, "itself", Some(0), Some(Unknown)), Unknown);
+            assert_eq!(effect(name, "itself", Some(0), Some(LocalDefenseAdded)), LocalDefenseAdded);
+        }
+        // A check that praises itself is not heard; a measured branch counts whatever it says.
+        assert_eq!(said(&[r#"{"invariant_effect": "strengthened"}"#], 0).said(), None);
+        assert_eq!(said(&[r#"{"invariant_effect": "unknown"}"#], 0).said(), Some(Unknown));
+        assert_eq!(said(&[r#"{"invariant_effect": "unknown"}"#], 1).said(), Some(LocalDefenseAdded));
+        assert_eq!(said(&[], 2).said(), Some(LocalDefenseAdded));
+        let both = [r#"{"invariant_effect": "local_defense_added"}"#, r#"{"invariant_effect": "unknown"}"#];
+        assert_eq!(said(&both, 0).said(), Some(Unknown));
+        assert_eq!(said(&both, 0).declared_effects, [LocalDefenseAdded, Unknown]);
+    }
+
+    #[test]
+    fn the_larger_of_measured_and_declared_counts() {
+        let one = r#"{"complexity_delta": {"fallback_branches": 1, "dependencies": 1, "public_interfaces": -5, "cyclomatic_complexity": 0, "changed_lines": 9}}"#;
+        let two = one.replace('9', "2").replace("-5", "3");
+        assert_eq!(said(&[], 0).delta.parts(), [0, 2, 0, -3, 4]);
+        assert_eq!(said(&[one], 0).delta.parts(), [1, 2, 0, 0, 9]);
+        let both = said(&[one, &two], 0);
+        assert_eq!(both.declared_delta.unwrap().parts(), [1, 1, 3, 0, 9]);
+        assert_eq!(both.delta.parts(), [1, 2, 3, 0, 9]);
+        // What is malformed says nothing here; that it is no verdict is row 7.
+        assert_eq!(said(&["{", r#"{"complexity_delta": {}}"#], 0).declared_delta, None);
+    }
+
+    #[test]
+    fn what_was_not_run_is_not_good_enough() {
+        let contract = contract_of_lasting();
+        let terms = contract.lasting.as_ref().unwrap();
+        let mut told = said(&[], 0);
+        let evidence = told.evidence(terms);
+        assert_eq!((evidence.unknown, evidence.dependent, evidence.defenses), (1, 1, 0));
+        told.invariants = Some(Vec::new());
+        told.independence = Some(vec![CommandReceipt::new("alone", run("itself", Some(0)), None, false)]);
+        assert_eq!(told.evidence(terms), LastingEvidence { delta: told.delta, ..LastingEvidence::default() });
+        told.semantic_changes = ["allowed", "forbidden", "neither"].map(str::to_owned).to_vec();
+        assert_eq!(told.evidence(terms).not_allowed, 2);
+    }
+
+    proptest! {
+        #[test]
+        fn no_word_of_the_check_makes_anything_better(
+            words in proptest::collection::vec("(strengthened|preserved|unknown|local_defense_added)", 0..3),
+            numbers in proptest::array::uniform5(-20_i64..20), fallbacks in 0_u64..3,
+        ) {
+            let terms = contract_of_lasting();
+            let terms = terms.lasting.as_ref().unwrap();
+            let verdicts: Vec<String> = words
+                .iter()
+                .map(|word| {
+                    let members: Vec<String> = ComplexityDelta::NAMES.iter().zip(numbers).map(|(name, number)| format!("\"{name}\": {number}")).collect();
+                    format!("{{\"invariant_effect\": \"{word}\", \"complexity_delta\": {{{}}}}}", members.join(", "))
+                })
+                .collect();
+            let texts: Vec<&str> = verdicts.iter().map(String::as_str).collect();
+            let (with, without) = (said(&texts, fallbacks).evidence(terms), said(&[], fallbacks).evidence(terms));
+            prop_assert!(with.defenses >= without.defenses);
+            prop_assert!(with.delta.parts().iter().zip(without.delta.parts()).all(|(with, without)| *with >= without));
+        }
+    }
 }

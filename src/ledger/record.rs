@@ -296,7 +296,7 @@ pub struct HaltBody {
     pub message: Option<String>,
     /// The promotion packet of lasting code that meets the target; else absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub packet: Option<FrozenPacket>,
+    pub packet: Option<Box<FrozenPacket>>,
 }
 
 /// The body of a `resume` record.

@@ -112,6 +112,8 @@ pub struct Context<'a> {
     pub contract_record: Oid,
     /// The state before the record.
     pub before: &'a State,
+    /// Whether a change to lasting code is measured again; else what was measured is believed.
+    pub measures: bool,
 }
 
 /// Derives again what `record` claims. Gives what an iteration was decided by.
@@ -507,12 +509,13 @@ pub const NOT_STARTED: i32 = 127;
 pub fn hit_deadline(receipt: &Receipt) -> bool {
     let holdout = receipt.holdout.as_ref().map(|holdout| &holdout.run);
     let lasting = receipt.lasting.iter().flat_map(LastingReceipt::runs);
-    let runs = receipt.worker.as_ref().map(|worker| &worker.run).into_iter().chain(holdout).chain(lasting).chain(
-        receipt
-            .check
-            .iter()
-            .flat_map(|check| std::iter::once(&check.run).chain(check.runs.iter().map(|one| &one.run))),
-    );
+    let runs =
+        receipt.worker.as_ref().map(|worker| &worker.run).into_iter().chain(holdout).chain(lasting).chain(
+            receipt
+                .check
+                .iter()
+                .flat_map(|check| std::iter::once(&check.run).chain(check.runs.iter().map(|one| &one.run))),
+        );
     runs.into_iter().any(|run| run.ended == "deadline")
 }
 

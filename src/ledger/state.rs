@@ -256,7 +256,7 @@ pub struct DueHalt {
     pub reason: String,
     /// The promotion packet that the halt freezes; absent without one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub packet: Option<FrozenPacket>,
+    pub packet: Option<Box<FrozenPacket>>,
 }
 
 /// A principal with the key that was used.

@@ -89,7 +89,11 @@ pub fn lasting_told(told: &LastingReceipt) -> String {
         let _ = write!(text, "; {}: {what}", one_line(&command.name, 60));
     }
     if told.measured.fallbacks_added > 0 {
-        let _ = write!(text, "; {}", plural(told.measured.fallbacks_added, "new fallback branch", "new fallback branches"));
+        let _ = write!(
+            text,
+            "; {}",
+            plural(told.measured.fallbacks_added, "new fallback branch", "new fallback branches")
+        );
     }
     if let Some(why) = &told.packet_problem {
         let _ = write!(text, "; promotion packet: {}", one_line(why, 160));

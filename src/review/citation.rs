@@ -84,7 +84,9 @@ pub fn file(repo: &Repo, tree: ObjectId, path: &str) -> Result<ObjectId, Citatio
             (EntryKind::Link, true) => return Err(bad("leads through a symlink")),
             (EntryKind::Link, false) => return Err(bad("is a symlink")),
             (EntryKind::Commit, _) => return Err(bad("is in a submodule")),
-            (EntryKind::Blob | EntryKind::BlobExecutable, true) => return Err(bad("is not in the candidate")),
+            (EntryKind::Blob | EntryKind::BlobExecutable, true) => {
+                return Err(bad("is not in the candidate"));
+            }
             (EntryKind::Blob | EntryKind::BlobExecutable, false) => return Ok(entry.id),
         }
     }
@@ -111,8 +113,8 @@ pub fn cited<'a>(repo: &Repo, tree: ObjectId, text: &'a str) -> Result<(&'a str,
 
 /// How many lines a file has; what stands behind the last newline is one.
 fn lines(content: &[u8]) -> u64 {
-    let ends = content.iter().filter(|byte| **byte == b'\n').count() as u64;
-    ends + u64::from(content.last().is_some_and(|last| *last != b'\n'))
+    let parts = content.split(|byte| *byte == b'\n').count() as u64;
+    parts - u64::from(content.last().is_none_or(|last| *last == b'\n'))
 }
 
 #[cfg(test)]
@@ -131,8 +133,31 @@ mod tests {
         assert_eq!(of("a\\b:1"), Ok(("a\\b", 1, 1)));
         assert_eq!(of("a:999999999"), Ok(("a", 999_999_999, 999_999_999)));
         for bad in [
-            "", "a", "a:", ":1", "a:0", "a:01", "a:+1", "a:-1", "a:1-", "a:-", "a:1-0", "a:7-3", "a:1-2-3", "a:1 ", "a: 1",
-            "a:1000000000", "a:99999999999999999999", "../x:1", "a/../b:1", "./a:1", "/a:1", "a//b:1", "a/:1", "a:x", "a:1:",
+            "",
+            "a",
+            "a:",
+            ":1",
+            "a:0",
+            "a:01",
+            "a:+1",
+            "a:-1",
+            "a:1-",
+            "a:-",
+            "a:1-0",
+            "a:7-3",
+            "a:1-2-3",
+            "a:1 ",
+            "a: 1",
+            "a:1000000000",
+            "a:99999999999999999999",
+            "../x:1",
+            "a/../b:1",
+            "./a:1",
+            "/a:1",
+            "a//b:1",
+            "a/:1",
+            "a:x",
+            "a:1:",
         ] {
             assert!(of(bad).is_err(), "{bad}");
         }
@@ -140,7 +165,9 @@ mod tests {
 
     #[test]
     fn lines_are_counted_as_editors_do() {
-        for (content, count) in [("", 0), ("\n", 1), ("a", 1), ("a\n", 1), ("a\nb", 2), ("a\n\n", 2), ("a\r\nb\r\n", 2)] {
+        for (content, count) in
+            [("", 0), ("\n", 1), ("a", 1), ("a\n", 1), ("a\nb", 2), ("a\n\n", 2), ("a\r\nb\r\n", 2)]
+        {
             assert_eq!(lines(content.as_bytes()), count, "{content:?}");
         }
     }

@@ -194,10 +194,8 @@ fn validated(
         let id = citation::file(repo, tree, path).map_err(|error| within("documentation_paths", error))?;
         cited.insert(path, id);
     }
-    let cited = cited
-        .into_iter()
-        .map(|(path, id)| Cited { path: escape_path(path.into()), id: Oid(id) })
-        .collect();
+    let cited =
+        cited.into_iter().map(|(path, id)| Cited { path: escape_path(path.into()), id: Oid(id) }).collect();
     Ok(FrozenPacket { packet, cited })
 }
 

@@ -145,7 +145,15 @@ mod tests {
             let mut value = whole();
             value.as_object_mut().unwrap().remove(key);
             assert_eq!(read(&value), Err(format!("`{key}` is missing")));
-            for bad in [json!(null), json!(1), json!({}), json!([1]), json!([""]), json!(" \t"), json!("x".repeat(10_001))] {
+            for bad in [
+                json!(null),
+                json!(1),
+                json!({}),
+                json!([1]),
+                json!([""]),
+                json!(" \t"),
+                json!("x".repeat(10_001)),
+            ] {
                 value[key] = bad;
                 assert!(read(&value).unwrap_err().contains(key), "{value}");
             }
@@ -166,7 +174,9 @@ mod tests {
             assert!(read(&value).unwrap_err().contains(key), "{key}");
         }
         assert!(parse(None).is_err());
-        for bad in [&b""[..], b"[]", b"null", b"{", b"\xff", b"{\"summary\": 1, \"summary\": 1}", b"{\"x\": NaN}"] {
+        for bad in
+            [&b""[..], b"[]", b"null", b"{", b"\xff", b"{\"summary\": 1, \"summary\": 1}", b"{\"x\": NaN}"]
+        {
             assert!(parse(Some(bad)).is_err(), "{bad:?}");
         }
         let mut large = whole();
