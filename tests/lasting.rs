@@ -461,7 +461,6 @@ fn citations_and_documents_are_those_of_the_candidate() {
         "loop.toml",
         toml.replace("iterations = 10", "iterations = 20")
             .replace("no_progress = 5", "no_progress = 20")
-            .replace("timeout = \"60s\"\n\n[metric]", "timeout = \"60s\"\n\n[metric]")
             .replace("[limits]\n", "[limits]\noscillation_limit = 20\n"),
     );
     start(&env).expect_code(0);
@@ -474,4 +473,127 @@ fn citations_and_documents_are_those_of_the_candidate() {
     }
     let last = u32::try_from(bad.len()).unwrap() + 2;
     assert_eq!(receipt(&env, last)["decision"]["outcome_reason"], "target_met");
+}
+
+#[test]
+fn terms_that_cannot_be_kept_are_refused_at_the_start() {
+    let env = TestEnv::new();
+    prepared(&env, &[("true", evidence())], &Terms::default());
+    let toml = std::fs::read_to_string(env.repo().join("loop.toml")).unwrap();
+    for (old, new, needle) in [
+        ("format = \"lines\"", "format = \"none\"\nexternal = true", "check.external"),
+        ("class = \"lasting_code\"", "class = \"lasting_codes\"", "lasting_codes"),
+        ("local_defense_limit = 2\n", "", "local_defense_limit"),
+        ("human_promotion_required = true", "human_promotion_required = false", "human_promotion_required"),
+    ] {
+        assert!(toml.contains(old), "{old}");
+        env.write("loop.toml", toml.replace(old, new));
+        start(&env).expect_code(129).expect_stderr(needle);
+    }
+    // A program that is missing is told before anybody is paid.
+    let missing = toml.replace("[\"sh\", \"-c\", \"test -e src/a\"]", "[\"no-such-program\"]");
+    assert_ne!(missing, toml);
+    env.write("loop.toml", missing);
+    start(&env).expect_code(0);
+    let said = env.git_loop(&["run", "keep"]).expect_code(30);
+    assert!(
+        said.stderr.contains("no-such-program") && said.stderr.contains("machine-independence"),
+        "{said:?}"
+    );
+}
+
+/// Ledgers that somebody changed after they were signed anew: both verifiers find out, but for what only one can measure.
+#[test]
+fn what_is_told_of_lasting_code_must_follow() {
+    use crate::verify::Forge;
+    let env = started(&[("echo 1 > src/a", evidence()), (ALL, with_packet(&packet()))], &Terms::default());
+    run(&env, 10, "success_condition_met");
+    let tip = env.git(&["rev-parse", "refs/loops/keep/ledger"]);
+    let iteration = env.git(&["rev-parse", "refs/loops/keep/ledger~1"]);
+    let baseline = env.git(&["rev-list", "--first-parent", "--reverse", "refs/loops/keep/ledger"]);
+    let baseline = baseline.lines().nth(1).unwrap().to_owned();
+    let lasting = "/body/receipt/lasting";
+    let at = |member: &str| format!("{lasting}/{member}");
+    let mut forged = vec![
+        ("no packet at the halt", Forge::read(&env, &tip).record("/body/packet", Value::Null)),
+        (
+            "another packet",
+            Forge::read(&env, &tip).record("/body/packet/packet/changed_behavior", json!("none")),
+        ),
+        ("another blob", Forge::read(&env, &tip).record("/body/packet/cited/0/id", json!("0".repeat(40)))),
+        (
+            "invariants on the base that fail",
+            Forge::read(&env, &baseline).record("/body/invariants/0/passed", json!(false)),
+        ),
+        ("no invariants on the base", Forge::read(&env, &baseline).record("/body/invariants", Value::Null)),
+    ];
+    for (member, value) in [
+        ("incomplete", json!("x")),
+        ("semantic_changes", json!([])),
+        ("declared_effects", json!(["preserved"])),
+        (
+            "declared_delta",
+            json!({ "fallback_branches": 0, "dependencies": 0, "public_interfaces": 0, "cyclomatic_complexity": 0, "changed_lines": 0 }),
+        ),
+        ("delta/changed_lines", json!(1)),
+        ("invariants/0/effect", json!("strengthened")),
+        ("invariants/0/command/passed", json!(false)),
+        ("invariants/0/command/name", json!("another")),
+        ("invariants/0/command/run/command/2", json!("true")),
+        ("invariants", Value::Null),
+        ("independence/0/frozen_changed", json!(true)),
+        ("independence/0/sandbox/network", json!("host")),
+        ("independence", Value::Null),
+        ("packet", Value::Null),
+        ("packet/cited/0/path", json!("README2")),
+        ("packet_problem", json!("x")),
+        ("measured/not_measured", json!([])),
+    ] {
+        forged.push((member, Forge::read(&env, &iteration).record(&at(member), value)));
+    }
+    forged.push(("no word of it", Forge::read(&env, &iteration).record(lasting, Value::Null)));
+    forged.push((
+        "complexity",
+        Forge::read(&env, &iteration).state("/counters/lasting/complexity/changed_lines", json!(0)),
+    ));
+    for (what, forge) in forged {
+        env.git(&["update-ref", "refs/loops/keep/ledger", &forge.commit(&env)]);
+        let output = env.git_loop(&["verify", "keep"]);
+        assert_eq!(output.code, 20, "{what}: {output:?}");
+    }
+    // What was measured is measured again by who can; `-q` is not compared with the second verifier, which cannot.
+    let measured = Forge::read(&env, &iteration).record(&at("measured/fallbacks_added"), json!(1));
+    env.git(&["update-ref", "refs/loops/keep/ledger", &measured.commit(&env)]);
+    let output = env.git_loop(&["verify", "keep", "-q"]).expect_code(20);
+    assert!(output.stdout.contains("measured"), "{output:?}");
+    env.git(&["update-ref", "refs/loops/keep/ledger", &tip]);
+    env.git_loop(&["verify", "keep"]).expect_code(0);
+}
+
+#[test]
+fn an_orchestrator_brings_the_same_evidence() {
+    let env = started(&[("true", evidence())], &Terms::default());
+    let announced = env.git_loop(&["checkpoint", "keep", "--json"]).expect_code(0).json();
+    let base = announced["base"].as_str().unwrap().to_owned();
+    env.git(&["switch", "--quiet", "-c", "work", &base]);
+    for (name, number) in [("a", 1), ("b", 2), ("c", 3)] {
+        env.write(&format!("src/{name}"), format!("{number}\n"));
+    }
+    env.commit("Mended");
+    let file = env.root().join("evidence.json");
+    std::fs::write(&file, with_packet(&packet()).to_string()).unwrap();
+    let environment = announced["environment_id"].as_str().unwrap();
+    env.git_loop(&[
+        "record",
+        "keep",
+        "--candidate",
+        "work",
+        "--environment",
+        environment,
+        "--evidence",
+        file.to_str().unwrap(),
+    ])
+    .expect_code(10);
+    assert_eq!(rows(&env, 1), ["target_met"]);
+    env.git_loop(&["verify", "keep"]).expect_code(0);
 }

@@ -290,6 +290,19 @@ mod tests {
     use crate::decide::testing::contract;
 
     #[test]
+    fn a_build_without_parsers_refuses_what_it_cannot_measure() {
+        let lasting = crate::decide::testing::contract_of_lasting();
+        assert_eq!(can_judge(&lasting).is_ok(), cfg!(feature = "measure"));
+        if let Err(error) = can_judge(&lasting) {
+            assert!(error.message().contains("measure"), "{error:?}");
+        }
+        // Of any other contract, and under rules 1, nothing is measured.
+        assert!(can_judge(&contract()).is_ok());
+        let old = Contract { rules: crate::contract::frozen::RULES, ..lasting };
+        assert!(can_judge(&old).is_ok());
+    }
+
+    #[test]
     fn what_leads_to_a_model_or_a_credential_is_kept_back() {
         let mut contract = contract();
         contract.worker.env = vec!["MY_KEY".to_owned()];
