@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::load::read as read_bounded;
 use super::observe::Sample;
 use super::receipt::{Receipt, RunReceipt};
-use super::rederive::{Context, RederiveError, cpus_fit, enforced_fits, fits, is_allowed, same};
+use super::rederive::{Context, RederiveError, cpus_fit, ended_once, enforced_fits, fits, is_allowed, same};
 use super::state::State;
 use crate::check::lasting_verdict::{self, Declared};
 use crate::contract::lasting::NamedCommand;
@@ -415,6 +415,7 @@ fn commands_fit(
     same(field, &found, &expected)?;
     for (named, told) in named.iter().zip(told) {
         same(field, &fits(&command(&named.command), &told.run.command), &true)?;
+        ended_once(field, &told.run)?;
         let sandbox = told.sandbox.as_ref();
         same(field, &sandbox.is_none_or(|one| is_allowed(contract, one)), &true)?;
         cpus_fit(field, sandbox, contract.check.cpus)?;

@@ -274,7 +274,7 @@ fn is_context(entry: &ContextEntry) -> bool {
 }
 
 /// Whether a run ended in one way: by itself with an exit code, or by a signal.
-fn ended_once(field: &'static str, run: &RunReceipt) -> Result<(), RederiveError> {
+pub(super) fn ended_once(field: &'static str, run: &RunReceipt) -> Result<(), RederiveError> {
     same(field, &(run.exit_code.is_some() && run.signal.is_some()), &false)
 }
 

@@ -39,6 +39,7 @@ def commands_fit(terms, named, told, network):
     for entry, one in zip(named, told):
         wanted = {"shell": entry["command"]} if isinstance(entry["command"], str) else {"exec": entry["command"]}
         run = one["run"]
+        iterations.ended_once(run)
         need(iterations.same_command(run["command"], wanted), "the command of %r is another" % entry["name"])
         if one["sandbox"] is None:
             need(run["exit_code"] == 127, "a sandbox is null beside another exit code than 127")
