@@ -15,6 +15,7 @@
 //! | [`worktree`] | fresh linked worktrees; candidates from exactly what a worktree holds |
 //! | [`guard`] | which paths a candidate changed, and whether it may |
 //! | `measure` | by how much a change makes a project larger (feature `measure`) |
+//! | [`review`] | the promotion packet of lasting code and what it cites |
 //! | [`gate`] | what a push brings, and whether it may leave; the hooks that ask |
 //! | [`sign`] | SSH signatures, key sources, allowed signers |
 //! | [`git`] | repository handle, refs, trees, notes; the only place that spawns git |
@@ -47,6 +48,7 @@ pub mod measure;
 pub mod money;
 pub mod oid;
 pub mod render;
+pub mod review;
 pub mod sandbox;
 pub mod setup;
 pub mod sign;

@@ -18,17 +18,24 @@ local_defense_limit = 2
 human_promotion_required = true
 "#;
 
-/// Three lines in `src/long` are changed, and the three numbers are mended.
-const WORKER: &str = r"echo 1 > src/a; echo 2 > src/b; echo 3 > src/c
-sed 's/^line 5$/line five/' src/long > src/new && cat src/new > src/long && rm src/new
-";
+/// A line in `src/long` is changed, and the three numbers are mended; with what lasting code has to bring.
+fn worker() -> String {
+    let mut packet = crate::lasting::packet();
+    packet["owning_invariant"] = serde_json::json!("numbers");
+    let evidence = crate::lasting::with_packet(&packet);
+    format!(
+        "echo 1 > src/a; echo 2 > src/b; echo 3 > src/c\n\
+         sed 's/^line 5$/line five/' src/long > src/new && cat src/new > src/long && rm src/new\n\
+         cat > \"$GIT_LOOP_EVIDENCE\" <<'EVIDENCE'\n{evidence}\nEVIDENCE\n"
+    )
+}
 
 /// A converged `lasting_code` loop `keep`, a bare remote that has its base, and the hook installed.
 pub fn converged() -> (TestEnv, PathBuf) {
     let env = TestEnv::new();
     let long = (1..=20).fold(String::new(), |text, number| text + &format!("line {number}\n"));
     env.write("src/long", long);
-    numbers(&env, WORKER, "\n[roles]\nrunner = [\"runner@example.org\"]\n");
+    numbers(&env, &worker(), "\n[roles]\nrunner = [\"runner@example.org\"]\n");
     let toml = std::fs::read_to_string(env.repo().join("loop.toml")).unwrap();
     env.write("loop.toml", toml.replace("class = \"mechanical_transformation\"\n", LASTING));
     let remote = env.root().join("remote.git");
@@ -168,7 +175,7 @@ fn an_existing_pre_push_hook_still_runs_and_comes_back() {
 #[test]
 fn lasting_code_needs_an_approver_other_than_the_runner() {
     let env = TestEnv::new();
-    numbers(&env, WORKER, "\n[roles]\nrunner = [\"runner@example.org\"]\n");
+    numbers(&env, &worker(), "\n[roles]\nrunner = [\"runner@example.org\"]\n");
     let toml = std::fs::read_to_string(env.repo().join("loop.toml")).unwrap();
     env.write("loop.toml", toml.replace("class = \"mechanical_transformation\"\n", LASTING));
     env.git_loop(&["start", "keep"]).expect_code(1).expect_stderr("approver other than its runner");
@@ -344,7 +351,7 @@ fn the_gate_says_what_it_judged_and_why_it_passes() {
     assert!(output.stdout.starts_with("ok the push passes: 1 commit judged"), "{output:?}");
 
     let mechanical = TestEnv::new();
-    numbers(&mechanical, WORKER, "");
+    numbers(&mechanical, &worker(), "");
     mechanical.git_loop(&["run", "numbers", "-f", "loop.toml"]);
     assert_eq!(
         said(&mechanical, "main..main").0,

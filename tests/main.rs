@@ -26,6 +26,7 @@ mod isolation;
 mod keys;
 mod kills;
 mod land;
+mod lasting;
 mod loops;
 #[cfg(feature = "measure")]
 mod measure;

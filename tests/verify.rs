@@ -522,7 +522,7 @@ fn lasting_code_cannot_be_promoted_by_hand_either() {
         });
     env.git(&["update-ref", "refs/loops/keep/ledger", &promotion.commit(&env)]);
     let output = env.git_loop(&["verify", "keep"]).expect_code(20);
-    assert!(output.stdout.contains("rules 1 cannot promote"), "{output:?}");
+    assert!(output.stdout.contains("rules 2 cannot promote"), "{output:?}");
     // And the gate does not believe it.
     env.git_loop(&["gate", &format!("main..{candidate}")]).expect_code(1).expect_stderr("loop keep");
 }

@@ -34,6 +34,16 @@ impl Json {
         }
     }
 
+    /// The keys of an object, in byte order.
+    pub fn keys(&self) -> Vec<&str> {
+        let mut keys: Vec<&str> = match self {
+            Self::Map(map) => map.keys().map(String::as_str).collect(),
+            _ => Vec::new(),
+        };
+        keys.sort_unstable();
+        keys
+    }
+
     pub fn text(&self, key: &str) -> Option<&str> {
         match self.get(key) {
             Some(Self::Text(text)) => Some(text),

@@ -7,6 +7,7 @@
 //! | [`metric`] | the number that a contract watches |
 //! | [`repeat`] | several runs as one measurement |
 //! | [`verdict_file`] | the verdict that a check writes itself |
+//! | [`lasting_verdict`] | what it may say of lasting code besides |
 //! | [`verdict`] | what one run of the check is worth: DESIGN sections 4.7 and 5, row 7 |
 //!
 //! A report that is missing, cut off, at odds with itself or hostile is a [`ReportProblem`], never a pass and never a
@@ -17,6 +18,7 @@ mod ids;
 pub mod jest;
 pub(crate) mod json;
 pub mod junit;
+pub mod lasting_verdict;
 pub mod libtest;
 pub mod lines;
 pub mod metric;
@@ -245,7 +247,7 @@ pub(crate) fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) 
 }
 
 /// The start of a text from a report, fit for one line of a message: it may be long and hold control characters.
-fn excerpt(text: &str) -> String {
+pub(crate) fn excerpt(text: &str) -> String {
     const LONGEST: usize = 80;
     let mut short: String =
         text.chars().take(LONGEST).map(|c| if c.is_control() { '\u{fffd}' } else { c }).collect();

@@ -63,6 +63,7 @@ pub fn run(context: &Context, args: &StopArgs) -> Result<Reply> {
             iteration: tip.state.iteration,
             last_green_commit: tip.state.last_green_commit,
             message: args.reason.clone(),
+            packet: None,
         };
         let next = draft(&repo, &author, &tip, role, |_| Body::Halt(body), Vec::new(), At::now())?;
         match publish(&repo, found.id.refs(), Some(tip.id), &next, Vec::new(), "loop: stop") {

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::Context;
-use super::common::{BadRef, LoopHere, NO_LOOPS, all_loops_and_bad_refs, find_loop, head_warning, verified};
+use super::common::{BadRef, LoopHere, NO_LOOPS, all_loops_and_bad_refs, find_loop, head_warning};
 use super::ui::{Reply, Tone};
 use crate::at::At;
 use crate::contract::RenewalTerms;
@@ -14,7 +14,7 @@ use crate::error::{Error, Result};
 use crate::exit::ExitCode;
 use crate::git::{LoopId, Repo};
 use crate::ledger::trust::TrustRoot;
-use crate::ledger::verify::{Chain, verify_ledger};
+use crate::ledger::verify::{Chain, verify_and_measure};
 use crate::oid::Oid;
 use crate::render::line::plural;
 
@@ -36,6 +36,7 @@ pub struct VerifyArgs {
 const BELIEVED: &[&str] = &[
     "how worker and check ended (exit code, signal, duration), and that the report is of that run",
     "that a holdout was run on the candidate, and what it said",
+    "how the commands of lasting code ended, and in a build without `measure` what was measured",
     "why an iteration was interrupted, and what could not enter a candidate",
     "what isolation was enforced",
     "what the worker reported as its cost",
@@ -90,7 +91,8 @@ pub fn run(context: &Context, args: &VerifyArgs) -> Result<Reply> {
     let mut said = HashSet::new();
     let mut held = Held::new();
     for found in &loops {
-        let whole = verified(&repo, found, &trust).and_then(|chain| {
+        let whole = verify_and_measure(&repo, &found.id, found.tip.0, &trust, At::now(), |_| {});
+        let whole = whole.map_err(Error::from).and_then(|chain| {
             let line = ancestors(&repo, &chain, &trust, &mut held)?;
             Ok((chain, line))
         });
@@ -175,7 +177,7 @@ fn ancestors(repo: &Repo, chain: &Chain, trust: &TrustRoot, held: &mut Held) -> 
             Entry::Occupied(known) => known.get().clone(),
             Entry::Vacant(unknown) => {
                 let id: LoopId = loop_id.parse()?;
-                let parent = verify_ledger(repo, &id, tip.0, trust, At::now(), |_| {})?;
+                let parent = verify_and_measure(repo, &id, tip.0, trust, At::now(), |_| {})?;
                 unknown.insert(parent.contract.renewal.clone()).clone()
             }
         };

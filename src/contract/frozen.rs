@@ -27,8 +27,18 @@ use crate::sandbox::toolchain;
 /// The schema id of `contract.json`.
 pub const CONTRACT_SCHEMA: &str = "git-loop/contract/v1";
 
-/// The rules that this version decides and folds by. A change of what is decided gets another number, and these go on to be known.
+/// The rules that every class but `lasting_code` is decided and folded by. A change of what is decided gets another number, and these
+/// go on to be known.
 pub const RULES: u32 = 1;
+
+/// The rules of `lasting_code`: those of [`RULES`] with rows 11 to 16 and 18. Loops of that class that were started under rules 1 go on
+/// without these rows.
+pub const LASTING_RULES: u32 = 2;
+
+/// The rules that a new contract of this class is frozen under.
+pub fn rules_of(class: Class) -> u32 {
+    if class == Class::LastingCode { LASTING_RULES } else { RULES }
+}
 
 /// The frozen terms of a loop.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -385,7 +395,9 @@ pub enum ContractError {
     #[error("schema {0:?} is not known to this version, which reads {CONTRACT_SCHEMA:?}")]
     Schema(String),
     /// Rules that this version does not know.
-    #[error("rules {0} are not known to this version of git-loop, which knows {RULES}")]
+    #[error(
+        "rules {0} are not known to this version of git-loop, which knows {RULES}, and {LASTING_RULES} for lasting_code"
+    )]
     Rules(u32),
     /// Terms that no loop may be started with.
     #[error("its terms are not valid: {0}")]
@@ -424,7 +436,8 @@ impl Contract {
         if contract.schema != CONTRACT_SCHEMA {
             return Err(ContractError::Schema(contract.schema));
         }
-        if contract.rules != RULES {
+        let known = [RULES, rules_of(contract.class)];
+        if !known.contains(&contract.rules) {
             return Err(ContractError::Rules(contract.rules));
         }
         contract.valid_terms()?;
@@ -444,6 +457,11 @@ impl Contract {
     /// The base of the first loop of a line of renewals; of a loop that renews none its own.
     pub fn origin(&self) -> Oid {
         self.renewal.as_ref().map_or(self.base.commit, |renewal| renewal.origin)
+    }
+
+    /// The terms by which rows 11 to 16 and 18 are asked; `None` where they are not: of any other class, and under rules 1.
+    pub fn judged_as_lasting(&self) -> Option<&LastingTerms> {
+        self.lasting.as_ref().filter(|_| self.rules == LASTING_RULES)
     }
 
     /// The canonical bytes of `contract.json`.

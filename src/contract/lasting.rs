@@ -62,6 +62,20 @@ pub struct ComplexityBudget {
     pub changed_lines: u32,
 }
 
+impl ComplexityBudget {
+    /// The five bounds, in the order of [`crate::decide::ComplexityDelta::NAMES`].
+    pub fn parts(&self) -> [i64; 5] {
+        [
+            self.fallback_branches,
+            self.dependencies,
+            self.public_interfaces,
+            self.cyclomatic_complexity,
+            self.changed_lines,
+        ]
+        .map(i64::from)
+    }
+}
+
 /// The terms of lasting code, complete: what a validated [`LoopFile`] of that class holds at its top level.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct LastingTerms {

@@ -45,6 +45,7 @@ pub use file::{
     Adapter, Class, Direction, LoopFile, OnFailure, OnViolation, Preset, ReportFormat, UnknownCost, Usage,
 };
 pub use frozen::{CommandLine, Contract, ContractError, Guards, NetworkTerms, PathSets, SetupTerms};
+pub use lasting::LastingTerms;
 pub use money::Dollars;
 pub use overrides::LimitOverrides;
 pub use parse::{Parsed, parse, parse_bytes};

@@ -10,8 +10,8 @@ use super::duration::Seconds;
 use super::file::{Adapter, Class, Command, LoopFile, Model, Network, NetworkMode, Preset, Roles, Sampling};
 use super::frozen::{
     Base, CONTRACT_SCHEMA, CheckTerms, CommandLine, Contract, CredentialTerms, FrozenTerms, GuardTerms,
-    LimitTerms, MetricTerms, NetworkTerms, PathSets, PathTerms, RULES, RoleTerms, SandboxTerms, SetupTerms,
-    TrustTerms, WorkerTerms, WorktreeTerms,
+    LimitTerms, MetricTerms, NetworkTerms, PathSets, PathTerms, RoleTerms, SandboxTerms, SetupTerms,
+    TrustTerms, WorkerTerms, WorktreeTerms, rules_of,
 };
 use crate::error::{Error, Result, ResultExt};
 use crate::escape::escape_path;
@@ -114,7 +114,7 @@ pub fn resolve(
     };
     let contract = Contract {
         schema: CONTRACT_SCHEMA.to_owned(),
-        rules: RULES,
+        rules: rules_of(file.class),
         loop_id: id.to_string(),
         parent: None,
         renewal: None,

@@ -273,7 +273,10 @@ fn lasting(contract: &Contract) -> Option<String> {
         (Some(lasting), true) => lasting,
         _ => return Some("the terms of lasting code do not fit the class".to_owned()),
     };
-    unless(other(&roles.approver), "lasting_code has no approver other than its runner")
+    // Under rules 1 no command of the contract was run, wherever the check was.
+    let elsewhere = contract.judged_as_lasting().is_some() && contract.check.external;
+    unless(!elsewhere, "lasting_code has a check.external, which cannot show its invariants")
+        .or_else(|| unless(other(&roles.approver), "lasting_code has no approver other than its runner"))
         .or_else(|| unless(other(&roles.reviewer), "lasting_code has no reviewer other than its runner"))
         .or_else(|| {
             let named =

@@ -46,6 +46,11 @@ pub(super) fn validate(draft: &Draft, walk: &mut Walk<'_>) -> Vec<Warning> {
     }
     if let Some(class) = draft.class {
         rules.class(class, &draft.lasting);
+        if class == Class::LastingCode && draft.check.as_ref().is_some_and(|check| check.external) {
+            let hint = "let the check run here, or choose another class";
+            let message = "`check.external = true` cannot show what `lasting_code` has to show: its invariants and requirements";
+            rules.hinted("check.external", message, hint);
+        }
     }
     rules.lasting(&draft.lasting);
     lint::lint(draft, rules.walk)

@@ -26,7 +26,7 @@ pub struct BaselineEvidence {
 /// The halt that a baseline calls for, with its reason, and what was asked.
 ///
 /// A base that meets the target leaves nothing to do, unless it is the green of a loop that is renewed: then it was checked
-/// once more, and is to be reviewed; if the terms have a holdout, only if that passes too.
+/// once more, and is to be reviewed; if the terms have a holdout, only if that passes too. Lasting code goes on for its packet.
 pub fn after_baseline(
     contract: &Contract,
     shown: BaselineEvidence,
@@ -48,6 +48,10 @@ pub fn after_baseline(
     facts.given("direction", contract.metric.direction.as_str());
     facts.given("the check is passing", shown.passing);
     let mut met = facts.is("the base meets the target", shown.target_met, true);
+    if contract.judged_as_lasting().is_some() && contract.parent.is_some() {
+        // The packet was for another contract.
+        met &= facts.is("there is a promotion packet", false, true);
+    }
     if wants_holdout_of_base(contract, shown.target_met) {
         let passed = shown.holdout == Some(HoldoutVerdict::Passed);
         met &= facts.is("the holdout passed", passed, true);
@@ -56,7 +60,11 @@ pub fn after_baseline(
     (met.then_some((halt_reason, reason)), asked)
 }
 
-/// Whether the holdout is asked about the base as well: it is the green of a loop that is renewed, and would be reviewed as it is.
+/// Whether the holdout is asked about the base as well: it is the green of a loop that is renewed, and would be reviewed
+/// as it is. Lasting code would not: it has to bring its packet first.
 pub fn wants_holdout_of_base(contract: &Contract, target_met: bool) -> bool {
-    target_met && contract.parent.is_some() && contract.holdout.is_some()
+    target_met
+        && contract.parent.is_some()
+        && contract.holdout.is_some()
+        && contract.judged_as_lasting().is_none()
 }

@@ -12,6 +12,8 @@ use crate::money::MicroUsd;
 pub enum Value {
     /// A number of things.
     Count(u64),
+    /// A difference of two numbers of things.
+    Difference(i64),
     /// A metric, or what is computed from one.
     Number(f64),
     /// Money.
@@ -30,6 +32,7 @@ impl Serialize for Value {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
             Self::Count(count) | Self::Seconds(count) => serializer.serialize_u64(*count),
+            Self::Difference(difference) => serializer.serialize_i64(*difference),
             Self::Number(number) if number.is_finite() => serializer.serialize_f64(*number),
             Self::Usd(usd) => usd.serialize(serializer),
             Self::Flag(flag) => serializer.serialize_bool(*flag),
@@ -54,6 +57,12 @@ impl From<u64> for Value {
 impl From<usize> for Value {
     fn from(count: usize) -> Self {
         Self::Count(count as u64)
+    }
+}
+
+impl From<i64> for Value {
+    fn from(difference: i64) -> Self {
+        Self::Difference(difference)
     }
 }
 

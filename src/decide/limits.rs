@@ -26,6 +26,8 @@ pub enum Limit {
     CostAnomaly,
     /// The target is met.
     TargetMet,
+    /// Too many local defenses were tried.
+    LocalDefenses,
     /// The target was met, and the holdout was red, once too often.
     HoldoutFailed,
     /// Two tests exclude each other.
@@ -52,6 +54,7 @@ impl Limit {
             Self::Cost => "cost_limit",
             Self::CostAnomaly => "cost_anomaly",
             Self::TargetMet => "target_met",
+            Self::LocalDefenses => "local_defense_limit",
             Self::HoldoutFailed => "holdout_failed",
             Self::Unsatisfiable => "unsatisfiable_constraints",
             Self::Oscillation => "oscillation_detected",
@@ -74,13 +77,14 @@ pub struct Stop {
 
 /// The stops in the order in which they are asked after an iteration. Time is asked twice: a worker or a check that ran into the
 /// end of it says nothing about the objective.
-const AFTER: [Ask; 13] = [
+const AFTER: [Ask; 14] = [
     Ask::RanIntoDeadline,
     Ask::Of(Limit::WorkerFailed),
     Ask::Of(Limit::Cost),
     Ask::Of(Limit::CostAnomaly),
     Ask::Of(Limit::Deadline),
     Ask::Of(Limit::TargetMet),
+    Ask::Of(Limit::LocalDefenses),
     Ask::Of(Limit::HoldoutFailed),
     Ask::Of(Limit::Unsatisfiable),
     Ask::Of(Limit::Oscillation),
@@ -129,7 +133,11 @@ pub(super) fn after(case: Case<'_>, row: Row, outcome: Outcome) -> (Option<Stop>
 impl Ask {
     /// Whether it is asked under this contract.
     fn is_asked(self, contract: &Contract) -> bool {
-        self != Self::Of(Limit::HoldoutFailed) || contract.holdout.is_some()
+        match self {
+            Self::Of(Limit::HoldoutFailed) => contract.holdout.is_some(),
+            Self::Of(Limit::LocalDefenses) => contract.judged_as_lasting().is_some(),
+            _ => true,
+        }
     }
 
     fn limit(self) -> Limit {
@@ -168,6 +176,15 @@ impl Ending<'_> {
                 facts.is("row 19 applied", self.row == Row::TargetMet, true),
                 HaltReason::SuccessConditionMet,
             ),
+            Ask::Of(Limit::LocalDefenses) => {
+                let added = facts.is("row 14 applied", self.row == Row::LocalDefenseAdded, true);
+                let count = state.counters.local_defenses.unwrap_or(0).saturating_add(u32::from(added));
+                let limit = contract.judged_as_lasting().map_or(u32::MAX, |terms| terms.local_defense_limit);
+                (
+                    facts.at_least("local defenses that were tried", count, limit) && added,
+                    HaltReason::LocalDefenseLimit,
+                )
+            }
             Ask::Of(Limit::HoldoutFailed) => {
                 let failed = facts.is("row 17 applied", self.row == Row::HoldoutFailed, true);
                 let red = state.counters.holdout_red.unwrap_or(0).saturating_add(u32::from(failed));

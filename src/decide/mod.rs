@@ -17,6 +17,7 @@ mod costs;
 mod facts;
 mod failing;
 mod holdout;
+mod lasting;
 mod limits;
 #[cfg(test)]
 mod oracle;
@@ -33,6 +34,10 @@ pub use costs::Costs;
 pub use facts::{Comparison, Consideration, Given, Relation, Value};
 pub use failing::{FailingSets, History};
 pub use holdout::{HoldoutVerdict, wants_holdout};
+pub use lasting::{
+    ComplexityDelta, InvariantEffect, LastingEvidence, PacketStanding, awaits_packet, wants_independence,
+    wants_invariants,
+};
 pub use limits::{Limit, Stop, before_start, remaining, reservation, trace_before_start};
 use rows::Case;
 pub use rows::Row;
@@ -107,6 +112,10 @@ pub struct Evidence {
     pub check: Option<CheckEvidence>,
     /// Row 17: what the holdout said, if it was run.
     pub holdout: Option<HoldoutVerdict>,
+    /// Rows 5 and 18: the promotion packet that the worker brought.
+    pub packet: PacketStanding,
+    /// Rows 11 to 16, where the contract asks them and the check was run.
+    pub lasting: Option<LastingEvidence>,
     /// What this iteration cost.
     pub usd: Option<MicroUsd>,
     /// Whether that is what the worker reported, and no guess.

@@ -3,7 +3,7 @@
 
 use proptest::prelude::*;
 
-use super::testing::{contract, contract_with_holdout};
+use super::testing::{contract, contract_of_lasting, contract_with_holdout};
 use super::tests::{any_evidence, any_state};
 use super::*;
 use crate::canonical::sha256_of;
@@ -33,7 +33,9 @@ fn row(contract: &Contract, state: &State, evidence: &Evidence) -> (Row, Outcome
     if evidence.worker_failed && contract.worker.on_failure != OnFailure::Check {
         return (Row::WorkerFailed, Outcome::Reject);
     }
-    if evidence.unchanged {
+    let terms = contract.judged_as_lasting();
+    let awaiting = state.counters.lasting.as_ref().is_some_and(|lasting| lasting.awaiting_packet);
+    if evidence.unchanged && !(terms.is_some() && awaiting && evidence.packet != PacketStanding::Absent) {
         return (Row::NoChange, Outcome::Reject);
     }
     if evidence.outside > 0 {
@@ -56,9 +58,38 @@ fn row(contract: &Contract, state: &State, evidence: &Evidence) -> (Row, Outcome
     if !check.regressed.is_empty() {
         return (Row::TestsRegressed, Outcome::Reject);
     }
+    if let Some(terms) = terms {
+        let Some(shown) = evidence.lasting.filter(|shown| !shown.incomplete) else {
+            return (Row::EvidenceIncomplete, Outcome::Reject);
+        };
+        let used = state.counters.lasting.as_ref().unwrap().complexity.plus(shown.delta).parts();
+        for (row, applies) in [
+            (Row::SemanticChangeNotAllowed, shown.not_allowed > 0),
+            (Row::InvariantEffectUnknown, shown.unknown > 0),
+            (Row::LocalDefenseAdded, shown.defenses > 0),
+            (Row::MachineIndependenceFailed, shown.dependent > 0),
+            (
+                Row::ComplexityBudgetExceeded,
+                used.iter().zip(terms.complexity_budget.parts()).any(|(sum, bound)| *sum > bound),
+            ),
+        ] {
+            if applies {
+                return (row, Outcome::Reject);
+            }
+        }
+    }
     let held = contract.holdout.is_none() || evidence.holdout == Some(HoldoutVerdict::Passed);
     if target_met(contract, metric, check.passing) && !held {
         return (Row::HoldoutFailed, Outcome::Reject);
+    }
+    if target_met(contract, metric, check.passing)
+        && terms.is_some()
+        && evidence.packet != PacketStanding::Valid
+    {
+        if awaiting {
+            return (Row::PromotionPacketInvalid, Outcome::Reject);
+        }
+        return (Row::PacketMissing, Outcome::Accept);
     }
     if target_met(contract, metric, check.passing) {
         return (Row::TargetMet, Outcome::Accept);
@@ -101,6 +132,12 @@ fn stop(
     }
     if row == Row::TargetMet {
         return Some(("target_met", HaltReason::SuccessConditionMet));
+    }
+    if row == Row::LocalDefenseAdded
+        && counters.local_defenses.unwrap_or(0).saturating_add(1)
+            >= contract.lasting.as_ref().unwrap().local_defense_limit
+    {
+        return Some(("local_defense_limit", HaltReason::LocalDefenseLimit));
     }
     if row == Row::HoldoutFailed && counters.holdout_red.unwrap_or(0).saturating_add(1) >= 2 {
         return Some(("holdout_failed", HaltReason::RewardHackingDetected));
@@ -178,9 +215,16 @@ fn before(contract: &Contract, state: &State, elapsed: u64) -> Option<HaltReason
 prop_compose! {
     fn any_contract()(
         flags in any::<(bool, bool, bool, bool)>(), on_failure in 0_usize..3, unread in proptest::option::of(1_u32..4),
-        repeat in 0.0..2.0_f64, holdout in any::<bool>(),
+        repeat in 0.0..2.0_f64, kind in 0_u8..4,
     ) -> Contract {
-        let mut contract = if holdout { contract_with_holdout() } else { contract() };
+        let mut contract = match kind {
+            0 => contract(),
+            1 => contract_with_holdout(),
+            _ => contract_of_lasting(),
+        };
+        if kind == 3 {
+            contract.holdout = None;
+        }
         contract.guards.on_violation = if flags.0 { OnViolation::Halt } else { OnViolation::Reject };
         contract.worker.on_failure = [OnFailure::Halt, OnFailure::Reject, OnFailure::Check][on_failure];
         contract.limits.unknown_cost = if flags.1 { UnknownCost::Stop } else { UnknownCost::Allow };
@@ -229,7 +273,8 @@ proptest! {
                 prop_assert_eq!(last.name, name);
                 prop_assert_eq!(&decision.reason, name);
             } else {
-                prop_assert_eq!(stops.len(), 12 + usize::from(contract.holdout.is_some()));
+                let more = [contract.holdout.is_some(), contract.judged_as_lasting().is_some()];
+                prop_assert_eq!(stops.len(), 12 + more.into_iter().filter(|more| *more).count());
             }
             prop_assert!(earlier.iter().all(|stop| !stop.applies));
         }

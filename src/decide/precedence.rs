@@ -1,6 +1,6 @@
 //! Which condition wins where two hold at once: every pair of rows and every pair of stops, not a sample.
 
-use super::testing::{contract_with_holdout, state};
+use super::testing::{contract_of_lasting, state};
 use super::*;
 use crate::ledger::record::Severity;
 use crate::ledger::state::{OpenFinding, Regressions};
@@ -15,7 +15,7 @@ struct Case {
 impl Case {
     /// Accepted, and nothing is wrong with it.
     fn new() -> Self {
-        let contract = contract_with_holdout();
+        let contract = contract_of_lasting();
         let state = state(&contract);
         let check =
             CheckEvidence { metric: Some(2.0), failing: Some(names("ab")), ..CheckEvidence::default() };
@@ -23,6 +23,8 @@ impl Case {
             check: Some(check),
             usd: Some(MicroUsd::ZERO),
             cost_known: true,
+            lasting: Some(LastingEvidence::default()),
+            packet: PacketStanding::Valid,
             ..Evidence::default()
         };
         Self { contract, state, evidence }
@@ -30,6 +32,14 @@ impl Case {
 
     fn check(&mut self) -> &mut CheckEvidence {
         self.evidence.check.as_mut().unwrap()
+    }
+
+    fn lasting(&mut self) -> &mut LastingEvidence {
+        self.evidence.lasting.as_mut().unwrap()
+    }
+
+    fn awaiting(&mut self) -> &mut bool {
+        &mut self.state.counters.lasting.as_mut().unwrap().awaiting_packet
     }
 
     fn decide(&self) -> Decision {
@@ -66,7 +76,22 @@ const ROWS: &[Condition] = &[
     ("metric_integrity_violation", |case| case.check().lost = 1),
     ("check_flaky", |case| case.check().flaky = true),
     ("tests_regressed", |case| case.check().regressed = names("x")),
+    ("evidence_incomplete", |case| case.lasting().incomplete = true),
+    ("semantic_change_not_allowed", |case| case.lasting().not_allowed = 1),
+    ("invariant_effect_unknown", |case| case.lasting().unknown = 1),
+    ("local_defense_added", |case| case.lasting().defenses = 1),
+    ("machine_independence_failed", |case| case.lasting().dependent = 1),
+    ("complexity_budget_exceeded", |case| case.lasting().delta.changed_lines = 11),
     ("holdout_failed", |case| meet(case, HoldoutVerdict::Failed)),
+    ("promotion_packet_invalid", |case| {
+        meet(case, HoldoutVerdict::Passed);
+        *case.awaiting() = true;
+        case.evidence.packet = PacketStanding::Absent;
+    }),
+    ("packet_missing", |case| {
+        meet(case, HoldoutVerdict::Passed);
+        case.evidence.packet = PacketStanding::Invalid;
+    }),
     ("target_met", |case| meet(case, HoldoutVerdict::Passed)),
     ("metric_improved", |_| ()),
 ];
@@ -105,7 +130,7 @@ fn an_interruption_wins_over_every_row_but_tampering() {
     }
 }
 
-/// The stops in their order, each with what makes it apply. `worker_failed`, `holdout_failed`, `no_progress_limit` need a rejection, `target_met` and
+/// The stops in their order, each with what makes it apply. `worker_failed`, `local_defense_limit`, `holdout_failed`, `no_progress_limit` need a rejection, `target_met` and
 /// `unread_diffs_limit` an acceptance; the others come with either.
 const STOPS: &[Condition] = &[
     ("deadline", |case| case.evidence.hit_deadline = true),
@@ -118,6 +143,10 @@ const STOPS: &[Condition] = &[
     }),
     ("deadline", |case| case.evidence.elapsed_seconds = 600),
     ("target_met", |case| meet(case, HoldoutVerdict::Passed)),
+    ("local_defense_limit", |case| {
+        case.state.counters.local_defenses = Some(1);
+        case.lasting().defenses = 1;
+    }),
     ("holdout_failed", |case| {
         case.state.counters.holdout_red = Some(1);
         meet(case, HoldoutVerdict::Failed);
@@ -163,6 +192,12 @@ const IMPOSSIBLE: &[(&str, &str)] = &[
     ("worker_failed", "oscillation_detected"),
     ("worker_failed", "same_test_regressed"),
     ("worker_failed", "unread_diffs_limit"),
+    ("worker_failed", "local_defense_limit"),
+    // Row 14 stands before row 17, behind row 10, and is a rejection.
+    ("local_defense_limit", "holdout_failed"),
+    ("local_defense_limit", "same_test_regressed"),
+    ("local_defense_limit", "unread_diffs_limit"),
+    ("target_met", "local_defense_limit"),
     // A regression is a rejection.
     ("target_met", "same_test_regressed"),
     // The holdout is asked only where none of the rows before it applies.

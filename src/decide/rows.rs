@@ -1,6 +1,7 @@
 //! The rows: the first that applies gives the outcome.
 
 use super::facts::{Consideration, Facts};
+use super::lasting;
 use super::{CheckEvidence, Evidence, HoldoutVerdict, Outcome};
 use crate::contract::{Contract, OnFailure, OnViolation};
 use crate::exit::HaltReason;
@@ -31,8 +32,24 @@ pub enum Row {
     CheckFlaky,
     /// Row 10.
     TestsRegressed,
+    /// Row 11.
+    EvidenceIncomplete,
+    /// Row 12.
+    SemanticChangeNotAllowed,
+    /// Row 13.
+    InvariantEffectUnknown,
+    /// Row 14.
+    LocalDefenseAdded,
+    /// Row 15.
+    MachineIndependenceFailed,
+    /// Row 16.
+    ComplexityBudgetExceeded,
     /// Row 17.
     HoldoutFailed,
+    /// Row 18, where a packet was waited for.
+    PromotionPacketInvalid,
+    /// Row 18.
+    PacketMissing,
     /// Row 19.
     TargetMet,
     /// Row 20.
@@ -52,7 +69,7 @@ pub(super) struct Case<'a> {
 
 impl Row {
     /// Every row, in order.
-    pub const ALL: [Self; 15] = [
+    pub const ALL: [Self; 23] = [
         Self::Abandoned,
         Self::VerifierDrift,
         Self::BlockedPathModified,
@@ -64,7 +81,15 @@ impl Row {
         Self::MetricIntegrityViolation,
         Self::CheckFlaky,
         Self::TestsRegressed,
+        Self::EvidenceIncomplete,
+        Self::SemanticChangeNotAllowed,
+        Self::InvariantEffectUnknown,
+        Self::LocalDefenseAdded,
+        Self::MachineIndependenceFailed,
+        Self::ComplexityBudgetExceeded,
         Self::HoldoutFailed,
+        Self::PromotionPacketInvalid,
+        Self::PacketMissing,
         Self::TargetMet,
         Self::MetricImproved,
         Self::MetricNotImproved,
@@ -84,7 +109,15 @@ impl Row {
             Self::MetricIntegrityViolation => "metric_integrity_violation",
             Self::CheckFlaky => "check_flaky",
             Self::TestsRegressed => "tests_regressed",
+            Self::EvidenceIncomplete => "evidence_incomplete",
+            Self::SemanticChangeNotAllowed => "semantic_change_not_allowed",
+            Self::InvariantEffectUnknown => "invariant_effect_unknown",
+            Self::LocalDefenseAdded => "local_defense_added",
+            Self::MachineIndependenceFailed => "machine_independence_failed",
+            Self::ComplexityBudgetExceeded => "complexity_budget_exceeded",
             Self::HoldoutFailed => "holdout_failed",
+            Self::PromotionPacketInvalid => "promotion_packet_invalid",
+            Self::PacketMissing => "packet_missing",
             Self::TargetMet => "target_met",
             Self::MetricImproved => "metric_improved",
             Self::MetricNotImproved => "metric_not_improved",
@@ -105,7 +138,14 @@ impl Row {
             Self::MetricIntegrityViolation => 8,
             Self::CheckFlaky => 9,
             Self::TestsRegressed => 10,
+            Self::EvidenceIncomplete => 11,
+            Self::SemanticChangeNotAllowed => 12,
+            Self::InvariantEffectUnknown => 13,
+            Self::LocalDefenseAdded => 14,
+            Self::MachineIndependenceFailed => 15,
+            Self::ComplexityBudgetExceeded => 16,
             Self::HoldoutFailed => 17,
+            Self::PromotionPacketInvalid | Self::PacketMissing => 18,
             Self::TargetMet => 19,
             Self::MetricImproved => 20,
             Self::MetricNotImproved => 21,
@@ -114,7 +154,18 @@ impl Row {
 
     /// Whether it is asked under this contract.
     pub(super) fn is_asked(self, contract: &Contract) -> bool {
-        self != Self::HoldoutFailed || contract.holdout.is_some()
+        match self {
+            Self::HoldoutFailed => contract.holdout.is_some(),
+            Self::EvidenceIncomplete
+            | Self::SemanticChangeNotAllowed
+            | Self::InvariantEffectUnknown
+            | Self::LocalDefenseAdded
+            | Self::MachineIndependenceFailed
+            | Self::ComplexityBudgetExceeded
+            | Self::PromotionPacketInvalid
+            | Self::PacketMissing => contract.judged_as_lasting().is_some(),
+            _ => true,
+        }
     }
 
     /// Whether it decides without the check.
@@ -183,9 +234,10 @@ impl Row {
                 (failed && facts.is("worker.on_failure is not `check`", matters, true))
                     .then_some(Outcome::Reject)
             }
-            Self::NoChange => facts
-                .is("the candidate's tree is green's", evidence.unchanged, true)
-                .then_some(Outcome::Reject),
+            Self::NoChange => {
+                let unchanged = facts.is("the candidate's tree is green's", evidence.unchanged, true);
+                (unchanged && !lasting::brings_packet(case, facts)).then_some(Outcome::Reject)
+            }
             _ => facts
                 .more("changed paths outside paths.mutable", evidence.outside, 0)
                 .then_some(Outcome::Reject),
@@ -204,6 +256,25 @@ impl Row {
             Self::TestsRegressed => facts
                 .more("tests that passed at green and do not now", check.regressed.len(), 0)
                 .then_some(Outcome::Reject),
+            Self::EvidenceIncomplete
+            | Self::SemanticChangeNotAllowed
+            | Self::InvariantEffectUnknown
+            | Self::LocalDefenseAdded
+            | Self::MachineIndependenceFailed
+            | Self::ComplexityBudgetExceeded => {
+                lasting::rejects(self, case, facts).then_some(Outcome::Reject)
+            }
+            Self::PromotionPacketInvalid => {
+                let met = met(contract, check, facts);
+                let lacks = lasting::lacks_packet(case, facts);
+                let again =
+                    facts.is("a packet was waited for already", lasting::awaits_packet(case.state), true);
+                (met && lacks && again).then_some(Outcome::Reject)
+            }
+            Self::PacketMissing => {
+                let met = met(contract, check, facts);
+                (lasting::lacks_packet(case, facts) && met).then_some(Outcome::Accept)
+            }
             Self::HoldoutFailed => {
                 let met = met(contract, check, facts);
                 let passed = case.evidence.holdout == Some(HoldoutVerdict::Passed);

@@ -1,8 +1,10 @@
 //! Contracts and states for the tests of the decision and of the fold.
 
 use crate::canonical::read_canonical;
-use crate::contract::frozen::HoldoutTerms;
-use crate::contract::{CommandLine, Contract, ReportFormat};
+use crate::contract::file::Command;
+use crate::contract::frozen::{HoldoutTerms, LASTING_RULES};
+use crate::contract::lasting::{ComplexityBudget, NamedCommand, ReviewRisk};
+use crate::contract::{Class, CommandLine, Contract, LastingTerms, ReportFormat};
 use crate::ledger::fold::begin;
 use crate::ledger::state::{BaselineState, State};
 
@@ -57,6 +59,35 @@ pub fn contract_with_holdout() -> Contract {
         report: None,
         timeout_seconds: 60,
         success_exit_code: 0,
+    });
+    contract
+}
+
+/// The same of class `lasting_code`, with a holdout too: two invariants, one requirement, a budget of 1 of each and 10 lines, and a
+/// limit of two local defenses.
+pub fn contract_of_lasting() -> Contract {
+    let mut contract = contract_with_holdout();
+    contract.rules = LASTING_RULES;
+    contract.class = Class::LastingCode;
+    contract.roles.approver = vec!["a".to_owned()];
+    let named =
+        |name: &str| NamedCommand { name: name.to_owned(), command: Command::Shell("true".to_owned()) };
+    contract.lasting = Some(LastingTerms {
+        invariant_boundaries: vec![named("one"), named("two")],
+        allowed_semantic_changes: vec!["allowed".to_owned()],
+        forbidden_semantic_changes: vec!["forbidden".to_owned()],
+        machine_independence_requirements: vec![named("alone")],
+        review_risk: ReviewRisk::Standard,
+        required_review_personas: vec!["maintainer".to_owned()],
+        complexity_budget: ComplexityBudget {
+            fallback_branches: 1,
+            dependencies: 1,
+            public_interfaces: 1,
+            cyclomatic_complexity: 1,
+            changed_lines: 10,
+        },
+        local_defense_limit: 2,
+        human_promotion_required: true,
     });
     contract
 }

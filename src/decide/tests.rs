@@ -2,11 +2,11 @@
 
 use proptest::prelude::*;
 
-use super::testing::{contract, contract_with_holdout, state};
+use super::testing::{contract, contract_of_lasting, contract_with_holdout, state};
 use super::*;
 use crate::contract::{Direction, OnViolation};
 use crate::ledger::record::Severity;
-use crate::ledger::state::{OpenFinding, Regressions, SameFailures};
+use crate::ledger::state::{LastingCounters, OpenFinding, Regressions, SameFailures};
 
 /// A check with this metric; everything else is as it should be.
 fn check(metric: f64) -> CheckEvidence {
@@ -123,6 +123,172 @@ fn a_red_holdout_rejects_and_the_second_ends_the_run() {
         told(&with(&state, Some(Failed))),
         (Outcome::Reject, DecisionStatus::Stopped, failed, failed, Some("reward_hacking_detected"), 13)
     );
+}
+
+/// Evidence of lasting code with nothing wrong.
+fn lasting(metric: f64) -> Evidence {
+    Evidence {
+        lasting: Some(LastingEvidence::default()),
+        packet: PacketStanding::Valid,
+        holdout: Some(HoldoutVerdict::Passed),
+        ..evidence(metric)
+    }
+}
+
+fn lasting_state(change: impl Fn(&mut LastingCounters)) -> State {
+    let mut state = state(&contract_of_lasting());
+    change(state.counters.lasting.as_mut().unwrap());
+    state
+}
+
+#[test]
+fn each_row_of_lasting_code_gives_its_outcome() {
+    let contract = contract_of_lasting();
+    let fine = lasting_state(|_| ());
+    let with = |change: &dyn Fn(&mut LastingEvidence)| {
+        let mut evidence = lasting(2.0);
+        change(evidence.lasting.as_mut().unwrap());
+        decide(&contract, &fine, &evidence)
+    };
+    let rejected = |reason| (Outcome::Reject, DecisionStatus::Reject, reason, reason, None, 0);
+    assert_eq!(told(&with(&|_| ())).2, "metric_improved");
+    assert_eq!(told(&with(&|e| e.incomplete = true)), rejected("evidence_incomplete"));
+    let unseen = Evidence { lasting: None, ..lasting(2.0) };
+    assert_eq!(told(&decide(&contract, &fine, &unseen)), rejected("evidence_incomplete"));
+    assert_eq!(told(&with(&|e| e.not_allowed = 1)), rejected("semantic_change_not_allowed"));
+    assert_eq!(told(&with(&|e| e.unknown = 1)), rejected("invariant_effect_unknown"));
+    assert_eq!(told(&with(&|e| e.defenses = 1)), rejected("local_defense_added"));
+    assert_eq!(told(&with(&|e| e.dependent = 1)), rejected("machine_independence_failed"));
+    // Each number at its bound and behind it, alone and with what was accepted before.
+    for at in 0..5 {
+        let bound = contract.lasting.as_ref().unwrap().complexity_budget.parts()[at];
+        let delta = |number: i64| {
+            let mut parts = [0; 5];
+            parts[at] = number;
+            ComplexityDelta::from_parts(parts)
+        };
+        assert_eq!(told(&with(&|e| e.delta = delta(bound))).2, "metric_improved", "{at}");
+        let over = "complexity_budget_exceeded";
+        assert_eq!(told(&with(&|e| e.delta = delta(bound + 1))), rejected(over), "{at}");
+        let used = |used: i64, now: i64| {
+            let state = lasting_state(|counters| counters.complexity = delta(used));
+            let lasting_now = LastingEvidence { delta: delta(now), ..LastingEvidence::default() };
+            decide(&contract, &state, &Evidence { lasting: Some(lasting_now), ..lasting(2.0) }).outcome_reason
+        };
+        assert_eq!(used(bound, 0), "metric_improved", "{at}");
+        assert_eq!(used(bound, 1), over, "{at}");
+        assert_eq!(used(bound + 1, -1), "metric_improved", "what is removed makes room: {at}");
+        assert_eq!(used(-1, bound + 1), "metric_improved", "{at}");
+        assert_eq!(used(i64::MAX, i64::MAX), over, "no sum turns round: {at}");
+    }
+}
+
+#[test]
+fn a_target_without_a_packet_is_kept_once() {
+    use PacketStanding::{Absent, Invalid, Valid};
+    let contract = contract_of_lasting();
+    let at = |awaiting: bool, packet, metric| {
+        let state = lasting_state(|counters| counters.awaiting_packet = awaiting);
+        decide(&contract, &state, &Evidence { packet, ..lasting(metric) })
+    };
+    let met = (
+        Outcome::Accept,
+        DecisionStatus::AwaitingReview,
+        "target_met",
+        "target_met",
+        Some("success_condition_met"),
+        10,
+    );
+    for awaiting in [false, true] {
+        assert_eq!(told(&at(awaiting, Valid, 0.0)), met);
+        assert_eq!(at(awaiting, Absent, 2.0).outcome_reason, "metric_improved");
+    }
+    for packet in [Absent, Invalid] {
+        let missing = "packet_missing";
+        assert_eq!(
+            told(&at(false, packet, 0.0)),
+            (Outcome::Accept, DecisionStatus::Accept, missing, missing, None, 0)
+        );
+        let invalid = "promotion_packet_invalid";
+        assert_eq!(
+            told(&at(true, packet, 0.0)),
+            (Outcome::Reject, DecisionStatus::Reject, invalid, invalid, None, 0)
+        );
+    }
+    // Where it is waited for, it may be brought without a change; nothing else may.
+    let unchanged = |awaiting: bool, packet| {
+        let state = lasting_state(|counters| counters.awaiting_packet = awaiting);
+        let evidence = Evidence { packet, unchanged: true, ..lasting(0.0) };
+        let without = decides_without_check(&contract, &state, &evidence);
+        (decide(&contract, &state, &evidence).outcome_reason, without)
+    };
+    let no_change = ("no_change".to_owned(), true);
+    assert_eq!(unchanged(false, Valid), no_change);
+    assert_eq!(unchanged(true, Absent), no_change);
+    assert_eq!(unchanged(true, Valid), ("target_met".to_owned(), false));
+    assert_eq!(unchanged(true, Invalid), ("promotion_packet_invalid".to_owned(), false));
+    // A red holdout comes first, and is asked where the packet is missing, too.
+    let red = Evidence { holdout: Some(HoldoutVerdict::Failed), packet: Absent, ..lasting(0.0) };
+    let state = lasting_state(|_| ());
+    assert_eq!(decide(&contract, &state, &red).outcome_reason, "holdout_failed");
+    assert!(wants_holdout(&contract, &state, &Evidence { packet: Absent, ..lasting(0.0) }));
+    let unshown = LastingEvidence { dependent: 1, ..LastingEvidence::default() };
+    assert!(!wants_holdout(&contract, &state, &Evidence { lasting: Some(unshown), ..lasting(0.0) }));
+}
+
+#[test]
+fn local_defenses_stop_at_their_limit() {
+    let contract = contract_of_lasting();
+    let mut state = lasting_state(|_| ());
+    let defended = LastingEvidence { defenses: 1, ..LastingEvidence::default() };
+    let evidence = Evidence { lasting: Some(defended), ..lasting(2.0) };
+    let added = "local_defense_added";
+    state.counters.local_defenses = Some(0);
+    assert_eq!(
+        told(&decide(&contract, &state, &evidence)),
+        (Outcome::Reject, DecisionStatus::Reject, added, added, None, 0)
+    );
+    state.counters.local_defenses = Some(1);
+    let limit = "local_defense_limit";
+    assert_eq!(
+        told(&decide(&contract, &state, &evidence)),
+        (Outcome::Reject, DecisionStatus::Stopped, limit, added, Some(limit), 17)
+    );
+    // They are counted, and stop nothing that is none.
+    state.counters.local_defenses = Some(7);
+    assert_eq!(decide(&contract, &state, &lasting(2.0)).halt_reason, None);
+}
+
+#[test]
+fn under_rules_1_lasting_code_is_decided_as_it_was() {
+    let mut contract = contract_of_lasting();
+    contract.rules = crate::contract::frozen::RULES;
+    let state = state(&contract);
+    assert_eq!((&state.counters.lasting, state.counters.local_defenses), (&None, None));
+    let bare = Evidence { lasting: None, packet: PacketStanding::Absent, ..lasting(0.0) };
+    assert_eq!(decide(&contract, &state, &bare).outcome_reason, "target_met");
+    let trace = trace(&contract, &state, &bare);
+    assert!(trace.rows.iter().all(|row| row.row.is_none_or(|row| !(11..=16).contains(&row) && row != 18)));
+}
+
+#[test]
+fn the_green_of_a_renewal_of_lasting_code_goes_on_for_its_packet() {
+    let mut contract = contract_of_lasting();
+    let shown = |holdout| BaselineEvidence {
+        flaky: false,
+        metric: Some(0.0),
+        passing: true,
+        target_met: true,
+        holdout,
+    };
+    let halt = |contract: &Contract| after_baseline(contract, shown(None)).0.map(|(halt, _)| halt);
+    assert_eq!(halt(&contract), Some(HaltReason::NoActionableTasks));
+    contract.parent = Some(contract.base.commit);
+    assert_eq!(halt(&contract), None);
+    assert_eq!(after_baseline(&contract, shown(Some(HoldoutVerdict::Passed))).0, None);
+    assert!(!wants_holdout_of_base(&contract, true));
+    contract.rules = crate::contract::frozen::RULES;
+    assert!(wants_holdout_of_base(&contract, true));
 }
 
 #[test]
@@ -332,6 +498,27 @@ prop_compose! {
     }
 }
 
+/// The five numbers; every other one is small, so that rows behind row 16 are reached.
+fn any_delta() -> impl Strategy<Value = ComplexityDelta> {
+    prop_oneof![3 => (-2_i64..2).boxed(), 1 => any::<i64>().boxed()]
+        .prop_flat_map(|near| proptest::array::uniform5(prop_oneof![4 => Just(near), 1 => -1_i64..3]))
+        .prop_map(ComplexityDelta::from_parts)
+}
+
+prop_compose! {
+    fn any_lasting()(
+        incomplete in proptest::bool::weighted(0.1), not_allowed in few(), unknown in few(), defenses in few(), dependent in few(),
+        delta in any_delta(),
+    ) -> LastingEvidence {
+        LastingEvidence { incomplete, not_allowed, unknown, defenses, dependent, delta }
+    }
+}
+
+/// Mostly 0.
+fn few() -> impl Strategy<Value = usize> {
+    prop_oneof![8 => Just(0_usize), 1 => Just(1), 1 => Just(2)]
+}
+
 prop_compose! {
     pub(super) fn any_evidence()(
         counts in (0_usize..2, 0_usize..2, 0_usize..2, 0_usize..2), flags in any::<(bool, bool, bool, bool)>(),
@@ -340,12 +527,16 @@ prop_compose! {
         holdout in proptest::option::of(prop_oneof![
             Just(HoldoutVerdict::Passed), Just(HoldoutVerdict::Failed), Just(HoldoutVerdict::NoVerdict),
         ]),
+        packet in prop_oneof![
+            Just(PacketStanding::Absent), Just(PacketStanding::Invalid), Just(PacketStanding::Valid),
+        ],
+        lasting in proptest::option::weighted(0.9, any_lasting()),
     ) -> Evidence {
         Evidence {
             drifted: counts.0, blocked_paths: counts.1, tampered: counts.2, outside: counts.3,
             unchanged: flags.0, worker_failed: flags.1, hit_deadline: flags.2, abandoned: flags.3,
             check, usd: usd.map(MicroUsd::from_micros), cost_known: flags.1, tokens, elapsed_seconds,
-            holdout,
+            holdout, packet, lasting,
         }
     }
 }
@@ -357,9 +548,12 @@ prop_compose! {
         sets in proptest::collection::vec(any_set(), 0..8), oscillations in any::<u32>(), noise in any_metric(),
         regressed in proptest::collection::btree_map("[a-d]", any::<u32>(), 0..4), unread in any::<u32>(),
         costs in proptest::collection::vec(any::<u64>(), 0..6), blocked in proptest::bool::weighted(0.1),
-        red in proptest::option::of(0_u32..3),
+        red in proptest::option::of(0_u32..3), defenses in 0_u32..3, used in any_delta(), awaiting in any::<bool>(),
     ) -> State {
-        let mut state = state(&contract());
+        let mut state = state(&contract_of_lasting());
+        state.counters.local_defenses = Some(defenses);
+        state.counters.lasting =
+            Some(LastingCounters { complexity: used, awaiting_packet: awaiting, failed_at_baseline: Vec::new() });
         state.iteration = iteration;
         state.best_metric = best;
         state.cumulative_usd = MicroUsd::from_micros(usd);
@@ -434,6 +628,46 @@ proptest! {
         prop_assert!(!met || evidence.holdout == Some(HoldoutVerdict::Passed), "{:?}", decision);
         let unsaid = Evidence { holdout: None, ..evidence.clone() };
         prop_assert!(!decide(&contract, &state, &unsaid).improved || !wants_holdout(&contract, &state, &unsaid));
+    }
+
+    #[test]
+    fn no_lasting_code_is_accepted_unshown(state in any_state(), evidence in any_evidence()) {
+        let contract = contract_of_lasting();
+        let decision = decide(&contract, &state, &evidence);
+        let budget = contract.lasting.as_ref().unwrap().complexity_budget.parts();
+        let used = state.counters.lasting.as_ref().unwrap().complexity;
+        let shown = evidence.lasting.is_some_and(|shown| {
+            let fits = used.plus(shown.delta).parts().iter().zip(budget).all(|(sum, bound)| *sum <= bound);
+            fits && !shown.incomplete && shown.not_allowed + shown.unknown + shown.defenses + shown.dependent == 0
+        });
+        prop_assert!(!decision.improved || shown, "{:?}", decision);
+        // No target is reached without its packet, and none is waited for twice.
+        let met = decision.outcome_reason == "target_met";
+        prop_assert!(!met || evidence.packet == PacketStanding::Valid);
+        prop_assert_eq!(met, decision.outcome == Outcome::Accept && decision.outcome_reason == "target_met");
+        if decision.outcome_reason == "packet_missing" {
+            prop_assert!(decision.improved && !awaits_packet(&state));
+            prop_assert!(decision.halt_reason != Some(HaltReason::SuccessConditionMet));
+        }
+        // What the commands would say is asked only where it matters, and then it decides nothing before.
+        let silent = Evidence {
+            lasting: evidence.lasting.map(|shown| LastingEvidence { unknown: 1, dependent: 1, ..shown }), ..evidence.clone()
+        };
+        let row = |evidence: &Evidence| {
+            let name = decide(&contract, &state, evidence).outcome_reason;
+            Row::ALL.into_iter().find(|row| row.as_str() == name).unwrap().number().unwrap_or(0)
+        };
+        prop_assert_eq!(wants_invariants(&contract, &state, &silent), row(&silent) == 13);
+        prop_assert_eq!(wants_invariants(&contract, &state, &evidence), wants_invariants(&contract, &state, &silent));
+        prop_assert!(!wants_independence(&contract, &state, &evidence) || wants_invariants(&contract, &state, &evidence));
+        if row(&evidence) >= 15 {
+            prop_assert!(wants_independence(&contract, &state, &evidence));
+        }
+        // Of any other contract nothing of it is asked.
+        let plain = Evidence { lasting: None, packet: PacketStanding::Absent, ..evidence.clone() };
+        let other = contract_with_holdout();
+        prop_assert_eq!(decide(&other, &state, &evidence), decide(&other, &state, &plain));
+        prop_assert!(!wants_invariants(&other, &state, &evidence) && !wants_independence(&other, &state, &evidence));
     }
 
     #[test]

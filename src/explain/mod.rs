@@ -11,7 +11,7 @@
 use serde::Serialize;
 
 use crate::contract::{Contract, UnknownCost};
-use crate::decide::{Consideration, FailingSets, Outcome};
+use crate::decide::{Consideration, FailingSets, Outcome, awaits_packet};
 use crate::exit::HaltReason;
 use crate::ledger::receipt::{CheckReceipt, CostBasis, Receipt};
 use crate::ledger::record::{BaselineBody, Body, HaltedBy, Status, Verdict as ReviewVerdict};
@@ -224,7 +224,7 @@ impl Reader {
         let decision = &receipt.decision;
         let check = receipt.check.as_ref();
         if decision.outcome == Outcome::Accept {
-            self.met = decision.outcome_reason == "target_met";
+            self.met = matches!(decision.outcome_reason.as_str(), "target_met" | "packet_missing");
         }
         if receipt.abandoned.is_none() && !hit_deadline(receipt) {
             self.tried += 1;
@@ -292,6 +292,7 @@ impl Reader {
                 cost_unknown,
                 unmeasured,
                 only_red: !red.is_empty() && state.best_metric.is_none(),
+                awaits_packet: awaits_packet(state),
             })
         });
         let reasons = watch.reasons(contract);

@@ -4,7 +4,7 @@ use std::iter;
 
 use super::{Trend, Verdict};
 use crate::contract::{Contract, Seconds};
-use crate::decide::reservation;
+use crate::decide::{awaits_packet, reservation};
 use crate::exit::HaltReason;
 use crate::git::LoopId;
 use crate::ledger::record::{Severity, Status};
@@ -97,7 +97,7 @@ fn raised(situated: &Situated<'_>) -> String {
     let Situated { contract, state, trend, .. } = *situated;
     let limits = &contract.limits;
     // Green is only checked once more; that needs no more than there was.
-    if trend == Trend::Met {
+    if trend == Trend::Met && !awaits_packet(state) {
         return String::new();
     }
     let option = |key: &str, value: String| format!(" --limit {key}={value}");

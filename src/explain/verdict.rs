@@ -118,6 +118,8 @@ pub struct Situation {
     pub unmeasured: bool,
     /// Whether the check called a candidate red, and there is no metric that could be better: neither of the base.
     pub only_red: bool,
+    /// Whether green meets the target and only the promotion packet of lasting code is missing.
+    pub awaits_packet: bool,
 }
 
 /// When a rule applies, besides its halt reasons.
@@ -131,6 +133,8 @@ pub enum When {
     Unmeasured,
     /// [`Situation::only_red`].
     OnlyRed,
+    /// [`Situation::awaits_packet`].
+    AwaitsPacket,
     /// The trend is this one.
     Trend(Trend),
     /// In any case.
@@ -144,6 +148,7 @@ impl When {
             Self::CostUnknown => situation.cost_unknown,
             Self::Unmeasured => situation.unmeasured,
             Self::OnlyRed => situation.only_red,
+            Self::AwaitsPacket => situation.awaits_packet,
             Self::Trend(trend) => situation.trend == trend,
             Self::Always => true,
         }
@@ -155,6 +160,7 @@ impl When {
             Self::CostUnknown => "the cost of a run is not known, and `limits.unknown_cost` is `stop`",
             Self::Unmeasured => "no candidate was ever measured",
             Self::OnlyRed => "red by the exit code each time, as the base is, and no metric",
+            Self::AwaitsPacket => "only the promotion packet is missing",
             Self::Trend(trend) => trend.told(),
             Self::Always => "",
         }
@@ -190,7 +196,7 @@ const ONLY_RED: &str =
 pub const RULES: &[Rule] = {
     use HaltReason as H;
     use Verdict as V;
-    use When::{Always, CostUnknown, OnlyRed, Promoted, Unmeasured};
+    use When::{Always, AwaitsPacket, CostUnknown, OnlyRed, Promoted, Unmeasured};
     &[
         rule(
             &[H::SuccessConditionMet],
@@ -223,6 +229,12 @@ pub const RULES: &[Rule] = {
             CostUnknown,
             V::FixConfig,
             "nobody knows what a run cost; mend how the cost is read, or allow that it is unknown",
+        ),
+        rule(
+            CUT_OFF,
+            AwaitsPacket,
+            V::RaiseTheLimit,
+            "the target is met, and only the promotion packet is missing; a renewal goes on for it",
         ),
         rule(
             CUT_OFF,
@@ -261,6 +273,12 @@ pub const RULES: &[Rule] = {
             Always,
             V::Investigate,
             "one iteration cost far more than those before it; find out why before another is paid for",
+        ),
+        rule(
+            &[H::NoProgressDetected],
+            AwaitsPacket,
+            V::Investigate,
+            "the target is met, and no valid promotion packet was brought; see what is wrong with those that were",
         ),
         rule(
             &[H::NoProgressDetected],
@@ -398,6 +416,7 @@ mod tests {
             cost_unknown: false,
             unmeasured: false,
             only_red: false,
+            awaits_packet: false,
         };
         verdict(situation).verdict.as_str()
     }
@@ -439,6 +458,7 @@ mod tests {
             cost_unknown: true,
             unmeasured: false,
             only_red: false,
+            awaits_packet: false,
         };
         assert_eq!(verdict(unknown).verdict, Verdict::FixConfig);
         assert_eq!(
@@ -484,6 +504,7 @@ mod tests {
             cost_unknown: false,
             unmeasured: false,
             only_red: false,
+            awaits_packet: false,
         };
         assert_eq!(verdict(met).verdict, Verdict::Done);
         let unmeasured =
@@ -498,6 +519,12 @@ mod tests {
                 assert_eq!(verdict(cut).verdict, expected, "{halt_reason}");
             }
         }
+        let waiting =
+            Situation { halt_reason: H::NoProgressDetected, promoted: false, awaits_packet: true, ..met };
+        assert!(verdict(waiting).why.contains("promotion packet"));
+        let cut_off = Situation { halt_reason: H::MaxIterationsReached, ..waiting };
+        assert_eq!(verdict(cut_off).verdict, Verdict::RaiseTheLimit);
+        assert!(verdict(cut_off).why.contains("goes on for it"));
     }
 
     #[test]

@@ -42,6 +42,9 @@ impl Bound {
     /// `evidence/tests.json`: the tests of the largest report, as JSON.
     pub const TESTS: Self = Self { what: "evidence/tests.json", bytes: 64 * MIB };
 
+    /// `evidence/worker.json`, where the decision rests on it. A larger one is read to say that it is too large.
+    pub const WORKER_EVIDENCE: Self = Self { what: "evidence/worker.json", bytes: 64 * MIB };
+
     /// Any other file of `evidence/`.
     pub const EVIDENCE: Self = Self { what: "a file of evidence/", bytes: 64 * MIB };
 

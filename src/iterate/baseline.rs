@@ -1,6 +1,7 @@
 //! The check on the base, before any worker ran.
 
 use super::commands::BASELINE;
+use super::lasting::Shown;
 use super::session::{Session, halt_body};
 use crate::check::Format;
 use crate::contract::Contract;
@@ -178,7 +179,19 @@ impl Session<'_> {
         if let Some(problem) = measured.no_verdict(&self.tip.contract) {
             return Err(self.without_verdict(&measured, problem));
         }
-        let Measured { observed, sandbox, evidence, target_met } = measured;
+        let Measured { observed, mut sandbox, mut evidence, target_met } = measured;
+        let invariants = match self.invariants_of_base()? {
+            None => None,
+            Some(shown) if shown.interrupted => return Ok(false),
+            Some(Shown { commands, requests, evidence: printed, .. }) => {
+                self.cleaner.wait()?;
+                evidence.extend(printed);
+                if let Some(requests) = requests {
+                    sandbox.check_requests.get_or_insert_default().append(requests);
+                }
+                Some(commands)
+            }
+        };
         let holdout = match self.holdout_of_base(target_met)? {
             Asked::Not => None,
             Asked::Interrupted => return Ok(false),
@@ -194,6 +207,7 @@ impl Session<'_> {
                 base,
                 check: observed.receipt,
                 holdout,
+                invariants,
                 sandbox,
                 layers,
                 target_met,

@@ -18,7 +18,7 @@ use super::step::{Role, Wanted};
 use crate::check::{Format, MAX_REPORT};
 use crate::error::{Result, ResultExt};
 use crate::ledger::append::EvidenceFile;
-use crate::ledger::observe::{Capture, Sample, blob_id, evidence_name, has_metric_source, has_verdict};
+use crate::ledger::observe::{Capture, Sample, blob_id, evidence_name, has_metric_source, writes_verdict};
 use crate::ledger::receipt::{CostReceipt, NoReport, RunReceipt, WorkerReceipt};
 use crate::oid::Oid;
 use crate::sandbox::{Egress, Ended, Enforcement, Outcome, SandboxError};
@@ -310,7 +310,7 @@ impl Session<'_> {
         };
         let receipt = run_receipt(step.argv(), &outcome, step.is_deadline);
         let mut capture = self.capture(&outcome, linked.path(), report_path.as_deref(), planted);
-        if has_verdict(contract) {
+        if writes_verdict(contract) {
             let read = read_capped(&verdict_file, MAX_REPORT as u64 + 1);
             let read =
                 read.filter(|bytes| bytes.len() <= MAX_REPORT && is_inside(scratch.path(), &verdict_file));
@@ -345,7 +345,7 @@ impl Session<'_> {
     }
 
     /// A frozen path that is not what was frozen any more, in the worktree of a check that has run.
-    fn changed_frozen(&self, place: &Path, filled: &Filled) -> Result<Option<BString>> {
+    pub(super) fn changed_frozen(&self, place: &Path, filled: &Filled) -> Result<Option<BString>> {
         for entry in &self.guards.frozen.entries {
             let hash = self.repo.hash_kind();
             let is_same = |bytes: Vec<u8>| blob_id(hash, &bytes).0 == entry.id;

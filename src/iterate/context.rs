@@ -3,12 +3,14 @@
 
 use std::fmt::Write as _;
 
+use crate::contract::lasting::NamedCommand;
 use crate::contract::{CommandLine, Contract};
-use crate::decide::HoldoutVerdict;
+use crate::decide::{ComplexityDelta, HoldoutVerdict, awaits_packet};
 use crate::escape::{escape_line, escape_terminal};
 use crate::ledger::receipt::{ContextEntry, Receipt};
 use crate::ledger::record::{BaselineBody, Remaining};
 use crate::ledger::state::State;
+use crate::render::line::lasting_told;
 use crate::render::status::dollars;
 
 /// The most bytes of check output that are repeated, of both streams together.
@@ -104,6 +106,7 @@ pub fn render(material: &Material<'_>) -> String {
     if !contract.paths.blocked.is_empty() {
         let _ = writeln!(text, "- Never change: {}", patterns(&contract.paths.blocked));
     }
+    lasting(&mut text, contract, state);
     let command = match &contract.check.command {
         CommandLine::Exec(words) => words.join(" "),
         CommandLine::Shell(line) => line.clone(),
@@ -178,6 +181,72 @@ fn printed(text: &mut String, output: &CheckOutput, fence: &str) {
     }
 }
 
+/// What lasting code has to bring and keep.
+fn lasting(text: &mut String, contract: &Contract, state: &State) {
+    let Some(terms) = contract.judged_as_lasting() else { return };
+    let names = |list: &[NamedCommand]| {
+        let names: Vec<String> = list.iter().map(|one| one.name.clone()).collect();
+        quoted(&names)
+    };
+    let used = state.counters.lasting.as_ref().map_or_else(ComplexityDelta::default, |one| one.complexity);
+    let left: Vec<String> = ComplexityDelta::NAMES
+        .iter()
+        .zip(terms.complexity_budget.parts().into_iter().zip(used.parts()))
+        .map(|(name, (budget, used))| format!("{name} {}", budget.saturating_sub(used)))
+        .collect();
+    let _ = writeln!(
+        text,
+        "- This is code that is meant to stay. Its invariants, each with a command that must pass: {}",
+        names(&terms.invariant_boundaries)
+    );
+    let _ = writeln!(
+        text,
+        "- These commands must pass without a network, a credential or a model: {}",
+        names(&terms.machine_independence_requirements)
+    );
+    let _ = writeln!(
+        text,
+        "- You may add at most this, measured over all accepted changes: {}. A new fallback branch (a catch-all, a default that hides a \
+         fault) rejects the change: mend the cause",
+        left.join(", ")
+    );
+    let _ =
+        writeln!(text, "- Changes of meaning that are allowed: {}", quoted(&terms.allowed_semantic_changes));
+    if !terms.forbidden_semantic_changes.is_empty() {
+        let _ = writeln!(
+            text,
+            "- Changes of meaning that are forbidden: {}",
+            quoted(&terms.forbidden_semantic_changes)
+        );
+    }
+    let _ = writeln!(
+        text,
+        "- Write one JSON object into the file that GIT_LOOP_EVIDENCE names: `hypothesis`, `mechanism`, `documentation_impact`, `summary`, \
+         `call_graph`, `diagnosis_path`, `rollback_path`, `maintenance_without_model` (texts), `semantic_changes` (a list: those of the allowed \
+         ones that you make, letter for letter)"
+    );
+    let _ = writeln!(
+        text,
+        "- Once the goal is reached it also needs `promotion_packet`: `worker_identity` ({{\"agent_id\": …}}), `changed_behavior`, \
+         `owning_invariant` (the name of one of the invariants), `bad_state_made_impossible` (texts), `fallbacks_removed`, `affected_interfaces` \
+         (lists, which may be empty), `code_citations`, `test_citations` (lists of `path:line` or `path:start-end`, in the tree that you leave), \
+         `test_commands`, `build_commands`, `diagnosis_commands`, `rollback_commands` and `documentation_paths` (lists of one or more)"
+    );
+    if awaits_packet(state) {
+        let _ = writeln!(
+            text,
+            "- The goal is reached, and only a valid `promotion_packet` is missing: bring it. You need not change anything else"
+        );
+    }
+}
+
+fn quoted(list: &[String]) -> String {
+    if list.is_empty() {
+        return "none".to_owned();
+    }
+    list.iter().map(|one| format!("`{}`", escape_line(one))).collect::<Vec<_>>().join(", ")
+}
+
 fn earlier(receipt: &Receipt) -> String {
     let decision = &receipt.decision;
     let mut line = format!("- {}: {}", receipt.iteration, decision.outcome_reason);
@@ -192,6 +261,9 @@ fn earlier(receipt: &Receipt) -> String {
         if let Some(problem) = &check.problem {
             let _ = write!(line, "; {}", escape_line(problem));
         }
+    }
+    if let Some(told) = &receipt.lasting {
+        line.push_str(&lasting_told(told));
     }
     // Only the verdict: how many of its tests failed would be something to climb by.
     match receipt.holdout.as_ref().map(|holdout| holdout.verdict) {

@@ -15,6 +15,7 @@ use crate::error::{Error, Kind, Result, ResultExt};
 use crate::git::{Durability, Expect};
 use crate::ledger::append::{EvidenceFile, Move, Tip, draft, write_signed};
 use crate::ledger::fold;
+use crate::ledger::lasting::{Brought, LastingReceipt, MeasuredReceipt};
 use crate::ledger::observe::{Capture, Compared, observe};
 use crate::ledger::receipt::{
     ChangesReceipt, CheckReceipt, ContextEntry, CostBasis, CostReceipt, GuardViolation, GuardsReceipt,
@@ -49,6 +50,9 @@ pub(super) struct Draft {
     pub changes: ChangesReceipt,
     pub guards: GuardsReceipt,
     pub check: Option<CheckReceipt>,
+    /// What the worker brought, until it is put down.
+    pub brought: Option<Brought>,
+    pub lasting: Option<LastingReceipt>,
     pub holdout: Option<HoldoutReceipt>,
     pub sandbox: SandboxReceipt,
     pub evidence: Vec<EvidenceFile>,
@@ -88,6 +92,8 @@ impl Draft {
                 more: None,
             },
             check: None,
+            brought: None,
+            lasting: None,
             holdout: None,
             sandbox: SandboxReceipt::default(),
             evidence: Vec::new(),
@@ -107,6 +113,7 @@ impl Draft {
         self.evidence.retain(|file| file.name.starts_with("worker.") || file.name == "context.md");
         (self.check, self.facts.check) = (None, None);
         (self.holdout, self.facts.holdout) = (None, None);
+        (self.lasting, self.facts.lasting) = (None, None);
     }
 }
 
@@ -285,18 +292,32 @@ impl Session<'_> {
         if run.interrupted {
             return Ok(self.abandon(draft, "interrupted while the check ran"));
         }
-        self.judge_check(&mut draft, check_tree, run)?;
+        let measured = match self.measure_change(&draft, tree) {
+            Ok(measured) => measured,
+            Err(error) => return Ok(self.unasked(draft, "the candidate could not be measured", error)),
+        };
+        self.judge_check(&mut draft, check_tree, run, measured)?;
+        match self.show_lasting(&mut draft, check_tree, &trees) {
+            Ok(Held::Done) => {}
+            Ok(Held::Interrupted) => {
+                return Ok(self.abandon(draft, "interrupted while a command of the contract ran"));
+            }
+            Err(error) => {
+                return Ok(self.unasked(draft, "a command of the contract could not be run", error));
+            }
+        }
         match self.hold_out(&mut draft, tree, &trees) {
             Ok(Held::Done) => Ok(draft),
             Ok(Held::Interrupted) => Ok(self.abandon(draft, "interrupted while the holdout ran")),
-            // The candidate is not at fault, and what was paid for is put down.
-            Err(error) => {
-                let mut draft =
-                    self.abandon(draft, &format!("the holdout could not be asked: {}", error.message()));
-                draft.fault = Some(error);
-                Ok(draft)
-            }
+            Err(error) => Ok(self.unasked(draft, "the holdout could not be asked", error)),
         }
+    }
+
+    /// The draft of an iteration that could not be judged: the candidate is not at fault, and what was paid for is put down.
+    fn unasked(&self, draft: Draft, what: &str, error: Error) -> Draft {
+        let mut draft = self.abandon(draft, &format!("{what}: {}", error.message()));
+        draft.fault = Some(error);
+        draft
     }
 
     /// Makes the candidate of `tree`, moves `head` to it and looks at what it changed.
@@ -320,11 +341,17 @@ impl Session<'_> {
         draft.changes = changes_receipt(&judged);
         fill(&mut draft.facts, &judged, &draft.guards);
         draft.facts.tampered = draft.guards.tampered.len();
-        Ok(())
+        self.take_evidence(draft, tree)
     }
 
     /// Reads the verdict out of what the check's runs left.
-    pub(super) fn judge_check(&self, draft: &mut Draft, check_tree: Oid, run: CheckRuns) -> Result<()> {
+    pub(super) fn judge_check(
+        &self,
+        draft: &mut Draft,
+        check_tree: Oid,
+        run: CheckRuns,
+        measured: Option<MeasuredReceipt>,
+    ) -> Result<()> {
         let context = rederive::Context {
             repo: self.repo,
             trust: self.trust,
@@ -332,6 +359,7 @@ impl Session<'_> {
             guards: &self.guards,
             contract_record: self.tip.contract_record,
             before: &self.tip.state,
+            measures: false,
         };
         let unreadable = || "the tests of the baseline or of green cannot be read".to_owned();
         let baseline = self.tip.state.baseline.as_ref().and_then(|baseline| baseline.tests);
@@ -358,6 +386,7 @@ impl Session<'_> {
         }
         draft.check = Some(observed.receipt);
         draft.facts.check = Some(observed.evidence);
+        self.note_lasting(draft, &run.samples, measured);
         draft.evidence.extend(run.into_evidence(observed.tests_json));
         crash::point("check:judged");
         Ok(())
@@ -602,6 +631,7 @@ impl Session<'_> {
             changes: draft.changes.clone(),
             guards: draft.guards.clone(),
             check: draft.check.clone(),
+            lasting: draft.lasting.clone(),
             holdout: draft.holdout.clone(),
             sandbox: draft.sandbox.clone(),
             layers: self.layers().map(|layers| LayersReceipt { setup: None, ..layers }),

@@ -18,6 +18,7 @@
 //! | `warm` | what they get besides their trees: warm folders and included files |
 //! | `holdout` | the second check that no worker can see: its folder, where it may lie, its run |
 //! | `grants` | what is hidden in the folders that worker and check may read |
+//! | `lasting` | the commands that lasting code has to pass besides its check, and its measurement |
 //! | `places`, `cleaner` | the folders of one environment, and their removal |
 //! | [`leftovers`] | what runners that have ended left on this machine |
 //! | [`context`], `history` | what a worker is given to read; what it is told of earlier iterations |
@@ -39,6 +40,7 @@ mod history;
 mod holdout;
 pub mod interrupt;
 mod iteration;
+mod lasting;
 mod left;
 pub mod leftovers;
 mod outcome;

@@ -4,6 +4,7 @@
 use super::commands::CheckRuns;
 use super::holdout::Held;
 use super::iteration::Draft;
+use super::lasting::can_judge;
 use super::outcome::{cost_receipt, usage_name};
 use super::session::{Session, SessionOptions};
 use crate::error::{Error, Result, ResultExt};
@@ -107,6 +108,7 @@ impl Session<'_> {
             ))
             .hint(format!("see why: git loop show {}", self.id)));
         }
+        can_judge(&self.tip.contract)?;
         self.fits(brought)?;
         let base =
             self.tip.state.checkpoint.as_ref().map_or(self.tip.state.last_green_commit, |open| open.base);
@@ -173,6 +175,7 @@ impl Session<'_> {
 
     /// Whether another iteration may begin; halts the loop if a limit says no.
     fn may_start(&mut self) -> Result<bool> {
+        can_judge(&self.tip.contract)?;
         if self.tip.state.phase == Phase::Halted {
             return Ok(false);
         }
@@ -273,7 +276,11 @@ impl Session<'_> {
         if runs.interrupted {
             return Ok(self.abandon(draft, "interrupted while the check ran"));
         }
-        self.judge_check(&mut draft, check_tree, runs)?;
+        let measured = self.measure_change(&draft, tree)?;
+        self.judge_check(&mut draft, check_tree, runs, measured)?;
+        if self.show_lasting(&mut draft, check_tree, &trees)? == Held::Interrupted {
+            return Ok(self.abandon(draft, "interrupted while a command of the contract ran"));
+        }
         match self.hold_out(&mut draft, tree, &trees)? {
             Held::Done => Ok(draft),
             Held::Interrupted => Ok(self.abandon(draft, "interrupted while the holdout ran")),

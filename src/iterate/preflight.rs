@@ -9,9 +9,11 @@ use gix::objs::tree::EntryKind;
 use super::credential::no_credentials_granted;
 use super::grants;
 use super::holdout;
+use super::lasting::can_judge;
 use super::left::is_relative;
 use super::session::{Session, check_is_elsewhere, choose_adapter};
 use super::step::{Role, Tools, argv, dirs_of};
+use crate::contract::resolve::command;
 use crate::contract::{CommandLine, Contract};
 use crate::error::{Error, Result, ResultExt};
 use crate::git::{LoopId, Repo};
@@ -28,6 +30,7 @@ impl Session<'_> {
     /// What must hold before any worker money is spent, besides the test signature that was made already.
     pub(super) fn preflight(&self) -> Result<()> {
         let contract = &self.tip.contract;
+        can_judge(contract)?;
         self.has_what_it_runs()?;
         holdout::is_fit(self.repo, self.host, &self.tools, contract, self.adapter)?;
         for name in &contract.worker.env {
@@ -60,6 +63,12 @@ impl Session<'_> {
             let dirs = dirs_of(toolchain, self.host, role);
             find_program(self.repo, contract, role, green, &dirs, &self.places.worktrees)
                 .map_err(|missing| self.for_frozen(missing))?;
+        }
+        if !self.adapter.has_image() {
+            let dirs = dirs_of(toolchain, self.host, Role::Check);
+            if let Some(error) = missing_named(contract, &dirs, &self.places.worktrees).into_iter().next() {
+                return Err(error);
+            }
         }
         Ok(())
     }
@@ -125,6 +134,7 @@ pub fn before_signing(repo: &Repo, host: &HostEnv, id: &LoopId, contract: &Contr
     if contract.check.external {
         return Err(check_is_elsewhere(id).hint(format!("it is started with: git loop start {id}")));
     }
+    can_judge(contract)?;
     let adapter = choose_adapter(repo, contract)?;
     no_credentials_granted(host, contract)?;
     can_record(repo, id, contract.base.commit)?;
@@ -160,7 +170,7 @@ impl From<Error> for Missing {
     }
 }
 
-/// What `run` would refuse for want of a program: one error for each of the two commands. A toolchain that cannot be
+/// What `run` would refuse for want of a program: one error for each of the commands. A toolchain that cannot be
 /// looked at is one as well.
 pub(super) fn missing_programs(repo: &Repo, host: &HostEnv, contract: &Contract) -> Vec<Error> {
     let tools = Tools::new(host);
@@ -168,12 +178,29 @@ pub(super) fn missing_programs(repo: &Repo, host: &HostEnv, contract: &Contract)
         Ok(toolchain) => toolchain,
         Err(error) => return vec![error],
     };
-    [Role::Worker, Role::Check]
+    let mut missing: Vec<Error> = [Role::Worker, Role::Check]
         .into_iter()
         .filter_map(|role| {
             let dirs = dirs_of(toolchain, host, role);
             let base = contract.base.commit;
             find_program(repo, contract, role, base, &dirs, repo.common_dir()).err().map(Missing::into_error)
+        })
+        .collect();
+    missing.extend(missing_named(contract, &dirs_of(toolchain, host, Role::Check), repo.common_dir()));
+    missing
+}
+
+/// The same of the commands of lasting code, of which only the programs are looked for: a script may be what the worker is to write.
+fn missing_named(contract: &Contract, dirs: &[PathBuf], place: &Path) -> Vec<Error> {
+    let Some(terms) = contract.judged_as_lasting() else { return Vec::new() };
+    let lists = [
+        ("invariant", &terms.invariant_boundaries),
+        ("machine-independence requirement", &terms.machine_independence_requirements),
+    ];
+    let commands = lists.into_iter().flat_map(|(what, list)| list.iter().map(move |named| (what, named)));
+    commands
+        .filter_map(|(what, named)| {
+            argv(&command(&named.command), dirs, place, &format!("{what} {:?}", named.name)).err()
         })
         .collect()
 }

@@ -1,6 +1,6 @@
 //! Renewing a loop that has halted: a new contract on the parent's green that says what it changes.
 
-use crate::contract::frozen::{Base, FrozenTerms, RULES};
+use crate::contract::frozen::{Base, FrozenTerms, rules_of};
 use crate::contract::{Contract, LimitOverrides, LoopFile};
 use crate::error::{Error, Result, ResultExt};
 use crate::git::{LoopId, Repo};
@@ -96,7 +96,7 @@ fn on_green(repo: &Repo, id: &LoopId, old: &Contract, base: Oid, trust: &TrustRo
     let check = PathSet::parse(&old.paths.check).or_workspace(|| "paths.check of the parent".to_owned())?;
     let frozen = guard::freeze(repo.gix(), &tree, &check)?;
     let mut contract = old.clone();
-    contract.rules = RULES;
+    contract.rules = rules_of(contract.class);
     contract.loop_id = id.to_string();
     contract.base = Base { commit: base, tree: Oid(tree) };
     contract.frozen = FrozenTerms { tree: Oid(frozen.tree), entries: frozen.entries };

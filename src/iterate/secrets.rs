@@ -10,7 +10,7 @@ use crate::sandbox::redact::Secrets;
 
 impl Session<'_> {
     /// A captured stream as evidence, cut in the middle if it is long, without secrets.
-    pub(super) fn kept(&self, name: &'static str, captured: &Captured) -> EvidenceFile {
+    pub(super) fn kept(&self, name: &str, captured: &Captured) -> EvidenceFile {
         let truncated = captured.total > (self.head_tail() * 2) as u64;
         let content = match &captured.whole {
             Some(whole) if !truncated => whole.clone(),

@@ -448,6 +448,7 @@ pub(super) fn halt_body(tip: &Tip, by: HaltedBy, halt_reason: HaltReason, reason
         iteration: tip.state.iteration,
         last_green_commit: tip.state.last_green_commit,
         message: None,
+        packet: tip.state.due_halt.as_ref().and_then(|due| due.packet.clone()),
     }
 }
 

@@ -4,13 +4,13 @@ use super::observe::Observed;
 use super::receipt::{CheckReceipt, CostBasis, CostReceipt, Receipt};
 use super::record::{Body, FindingAction, HaltedBy, Kind, Record, Status, Verdict};
 use super::state::{
-    Approval, BaselineState, Comprehension, Counters, DueHalt, MODE, MetricIntegrity, OpenCheckpoint,
-    OpenFinding, Phase, Regressions, STATE_SCHEMA, SameFailures, Signer, State,
+    Approval, BaselineState, Comprehension, Counters, DueHalt, LastingCounters, MODE, MetricIntegrity,
+    OpenCheckpoint, OpenFinding, Phase, Regressions, STATE_SCHEMA, SameFailures, Signer, State,
 };
 use crate::canonical::canonical_json;
 use crate::contract::{Class, Contract};
 use crate::decide::{
-    BaselineEvidence, Costs, FailingSets, HoldoutVerdict, Outcome, after_baseline, before_start,
+    BaselineEvidence, Costs, FailingSets, HoldoutVerdict, Outcome, Row, after_baseline, before_start,
 };
 use crate::exit::HaltReason;
 use crate::git::Bound;
@@ -83,7 +83,8 @@ pub fn begin(contract: &Contract) -> State {
             best_noise: None,
             green_tests: None,
             holdout_red: contract.holdout.as_ref().map(|_| 0),
-            local_defenses: None,
+            local_defenses: contract.judged_as_lasting().map(|_| 0),
+            lasting: contract.judged_as_lasting().map(|_| LastingCounters::default()),
         },
         checkpoint: None,
         due_halt: None,
@@ -154,10 +155,17 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
                 target_met: body.target_met,
                 holdout: body.holdout.as_ref().map(|holdout| holdout.verdict),
             };
+            if let Some(lasting) = &mut state.counters.lasting {
+                let failed = body.invariants.iter().flatten().filter(|one| !one.passed);
+                lasting.failed_at_baseline = failed.map(|one| one.name.clone()).collect();
+                // A renewal begins where the target is met, and its packet was for another contract.
+                lasting.awaiting_packet = body.target_met && contract.parent.is_some();
+            }
             state.due_halt = after_baseline(contract, shown).0.map(|(halt_reason, reason)| DueHalt {
                 by: HaltedBy::Baseline,
                 halt_reason,
                 reason: reason.to_owned(),
+                packet: None,
             });
         }
         Body::Checkpoint(body) => {
@@ -219,6 +227,7 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
                     by: HaltedBy::Operator,
                     halt_reason: HaltReason::OperatorStopped,
                     reason: HaltReason::OperatorStopped.as_str().to_owned(),
+                    packet: None,
                 },
                 // Only a limit may end a run between two iterations, and only one that is reached.
                 (None, HaltedBy::Limit) => {
@@ -230,6 +239,7 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
                         by: HaltedBy::Limit,
                         halt_reason: stop.halt_reason,
                         reason: stop.limit.as_str().to_owned(),
+                        packet: None,
                     }
                 }
                 (None, HaltedBy::Decision | HaltedBy::Baseline) => {
@@ -239,6 +249,7 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
             expect(kind, "by", &body.by, &due.by)?;
             expect(kind, "halt_reason", &body.halt_reason, &due.halt_reason)?;
             expect(kind, "reason", &body.reason, &due.reason)?;
+            expect(kind, "packet", &body.packet, &due.packet)?;
             expect(kind, "iteration", &body.iteration, &state.iteration)?;
             expect(kind, "last_green_commit", &body.last_green_commit, &state.last_green_commit)?;
             expect(kind, "exit_code", &body.exit_code, &body.halt_reason.exit_code().get())?;
@@ -302,8 +313,9 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
         Body::Promotion(body) => {
             expect_awaiting_review(&state, kind)?;
             if contract.class == Class::LastingCode {
-                // Under rules 1 nothing checks the packet and the evidence that lasting code needs.
-                return Err(out_of_place(kind, "rules 1 cannot promote `lasting_code`".to_owned()));
+                // Nothing checks the attestations and the identities that lasting code needs.
+                let why = format!("rules {} cannot promote `lasting_code`", contract.rules);
+                return Err(out_of_place(kind, why));
             }
             expect(kind, "halt", &Some(body.halt), &state.halt)?;
             expect(kind, "candidate", &body.candidate, &state.last_green_commit)?;
@@ -426,6 +438,10 @@ fn count_iteration(contract: &Contract, state: &mut State, receipt: &Receipt) {
         if let Some(count) = &mut state.counters.holdout_red {
             *count += u32::from(red);
         }
+        let defended = decision.outcome_reason == Row::LocalDefenseAdded.as_str();
+        if let Some(count) = &mut state.counters.local_defenses {
+            *count += u32::from(defended);
+        }
         if decision.outcome == Outcome::Accept {
             state.counters.no_progress = 0;
         } else {
@@ -443,13 +459,24 @@ fn count_iteration(contract: &Contract, state: &mut State, receipt: &Receipt) {
             state.counters.green_tests = check.tests;
             state.counters.best_noise = check.noise;
         }
+        if let (Some(counters), Some(told)) = (&mut state.counters.lasting, &receipt.lasting) {
+            counters.complexity = counters.complexity.plus(told.delta);
+            counters.awaiting_packet = decision.outcome_reason == Row::PacketMissing.as_str();
+        }
         state.comprehension.diffs_unread += 1;
     }
     if state.phase != Phase::Halted {
+        let met = decision.halt_reason == Some(HaltReason::SuccessConditionMet);
         state.due_halt = decision.halt_reason.map(|halt_reason| DueHalt {
             by: HaltedBy::Decision,
             halt_reason,
             reason: decision.reason.clone(),
+            packet: receipt
+                .lasting
+                .as_ref()
+                .and_then(|told| told.packet.clone())
+                .filter(|_| met)
+                .map(Box::new),
         });
     }
 }

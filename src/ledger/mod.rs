@@ -12,6 +12,7 @@
 //! | [`waypoint`] | up to where a ledger was verified before, for whoever appends to it |
 //! | [`glance`] | the two ends of a chain only, for lists |
 //! | [`holdout`] | what a holdout's end comes to |
+//! | [`lasting`] | what is told of a candidate of lasting code, and what that comes to |
 //! | [`observe`] and [`rederive`] | what a check showed; every verdict and decision again from the evidence |
 //! | [`trust`] | the trust root: who is known here, and which keys are revoked |
 
@@ -19,6 +20,7 @@ pub mod append;
 pub mod fold;
 pub mod glance;
 pub mod holdout;
+pub mod lasting;
 pub mod load;
 pub mod message;
 pub mod observe;

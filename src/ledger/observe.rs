@@ -5,7 +5,7 @@ use crate::canonical::{canonical_json, sha256_of};
 use crate::check::repeat::{median, noise};
 use crate::check::{
     self, CheckFacts, Format, Judgement, MetricSource, Observation, ReportProblem, TestSets, judge,
-    verdict_file,
+    lasting_verdict, verdict_file,
 };
 use crate::contract::Contract;
 use crate::decide::CheckEvidence;
@@ -64,13 +64,19 @@ impl Sample {
     fn look(&self, contract: &Contract, baseline: Option<&TestSets>) -> Look {
         let Self { run, capture } = self;
         let format = contract.report_format();
+        let own = capture.verdict.as_deref().filter(|_| writes_verdict(contract));
         let written = if contract.check.external {
             capture.report.as_deref().map(verdict_file::parse)
+        } else if contract.judged_as_lasting().is_some() {
+            own.map(|bytes| lasting_verdict::parse(bytes).map(|(verdict, _)| verdict))
         } else {
-            capture.verdict.as_deref().filter(|_| has_verdict(contract)).map(verdict_file::parse)
+            own.map(verdict_file::parse)
         };
         let (verdict, unreadable) = match written {
-            Some(Ok(verdict)) => (Some(verdict), None),
+            // With another source of the metric only what it says of lasting code is heard, elsewhere.
+            Some(Ok(verdict)) => {
+                (Some(verdict).filter(|_| has_verdict(contract) || contract.check.external), None)
+            }
             Some(Err(problem)) => (None, Some(problem)),
             None => (None, None),
         };
@@ -237,7 +243,12 @@ pub fn evidence_name(name: &str, number: usize) -> String {
     if number <= 1 { name.to_owned() } else { format!("{name}-{number}") }
 }
 
-/// Whether the check is asked for a verdict of its own.
+/// Whether what the check writes into `GIT_LOOP_VERDICT` is kept and read.
+pub fn writes_verdict(contract: &Contract) -> bool {
+    has_verdict(contract) || (contract.judged_as_lasting().is_some() && !contract.check.external)
+}
+
+/// Whether the metric is asked of a verdict of the check's own.
 pub fn has_verdict(contract: &Contract) -> bool {
     contract.metric_source() == MetricSource::Verdict && !contract.check.external
 }

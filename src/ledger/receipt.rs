@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::lasting::LastingReceipt;
 use crate::contract::Contract;
 use crate::decide::{Decision, HoldoutVerdict};
 use crate::ledger::holdout::NO_PROGRAM;
@@ -57,6 +58,9 @@ pub struct Receipt {
     pub guards: GuardsReceipt,
     /// The one capture of the check; null if an earlier row decided.
     pub check: Option<CheckReceipt>,
+    /// What lasting code has to show besides; absent where the rows for it are not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lasting: Option<LastingReceipt>,
     /// What the holdout said; absent where it was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holdout: Option<HoldoutReceipt>,

@@ -4,12 +4,14 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::lasting::CommandReceipt;
 use super::receipt::{CheckReceipt, ContextEntry, HoldoutReceipt, LayersReceipt, Receipt, SandboxReceipt};
 use crate::at::At;
 use crate::canonical::{self, CanonicalError};
 use crate::exit::HaltReason;
 use crate::money::MicroUsd;
 use crate::oid::Oid;
+use crate::review::FrozenPacket;
 
 /// The schema id of `record.json`.
 pub const RECORD_SCHEMA: &str = "git-loop/record/v1";
@@ -204,6 +206,9 @@ pub struct BaselineBody {
     /// What the holdout said of it; absent where it was not run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub holdout: Option<HoldoutReceipt>,
+    /// The invariants' commands on the base; absent where the rows for lasting code are not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub invariants: Option<Vec<CommandReceipt>>,
     /// What isolation the check had.
     pub sandbox: SandboxReceipt,
     /// What the worktree got besides the base's tree; absent where the contract names nothing.
@@ -289,6 +294,9 @@ pub struct HaltBody {
     pub last_green_commit: Oid,
     /// What the operator said.
     pub message: Option<String>,
+    /// The promotion packet of lasting code that meets the target; else absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packet: Option<Box<FrozenPacket>>,
 }
 
 /// The body of a `resume` record.

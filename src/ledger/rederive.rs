@@ -3,9 +3,10 @@
 use gix::bstr::{BString, ByteSlice};
 
 use super::holdout::holdout_fits;
+use super::lasting::{Brought, LastingReceipt, baseline_fits, brought_again, lasting_again};
 use super::load::read as read_bounded;
 use super::observe::{
-    Capture, Compared, Observed, Sample, evidence_name, has_metric_source, has_verdict, observe,
+    Capture, Compared, Observed, Sample, evidence_name, has_metric_source, observe, writes_verdict,
 };
 use super::outside::{OutsideError, OutsideVerdict, Subject};
 use super::receipt::{
@@ -85,6 +86,12 @@ pub enum RederiveError {
     /// The verdict that was brought is not about this, or not by a verifier.
     #[error(transparent)]
     Outside(#[from] OutsideError),
+    /// What the promotion packet cites cannot be looked up.
+    #[error("what the promotion packet cites cannot be read: {0}")]
+    Cited(String),
+    /// The change cannot be measured again.
+    #[error("the change cannot be measured again: {0}")]
+    Measured(String),
     /// The tests of the baseline or of green cannot be read.
     #[error("the list of tests {0} cannot be read: {1}")]
     Tests(Oid, String),
@@ -105,6 +112,8 @@ pub struct Context<'a> {
     pub contract_record: Oid,
     /// The state before the record.
     pub before: &'a State,
+    /// Whether a change to lasting code is measured again; else what was measured is believed.
+    pub measures: bool,
 }
 
 /// Derives again what `record` claims. Gives what an iteration was decided by.
@@ -122,7 +131,8 @@ pub fn rederive(
             same("sandbox.check", &enforced.is_none_or(|one| is_allowed(contract, one)), &true)?;
             requests_fit(contract, &body.sandbox)?;
             same("check.tree", &body.check.tree, &context.contract.base.tree)?;
-            let observed = check_again(context, &body.check, evidence, false)?;
+            let (observed, _) = check_again(context, &body.check, evidence, false)?;
+            baseline_fits(contract, body.invariants.as_ref())?;
             let met = observed
                 .evidence
                 .metric
@@ -219,6 +229,9 @@ fn iteration(
         same("guards", &receipt.guards, &guards)?;
         same("changes", &receipt.changes, &ChangesReceipt { count: 0, paths: Vec::new() })?;
     }
+    let brought = brought_again(context, receipt, evidence)?;
+    derived.packet = brought.as_ref().map(Brought::standing).unwrap_or_default();
+    let mut samples = Vec::new();
     if let Some(check) = &receipt.check {
         let Some(tree) = receipt.candidate_tree else {
             return Err(RederiveError::Differs {
@@ -231,13 +244,15 @@ fn iteration(
         if contract.check.external {
             outside_verdict(context, record, receipt, check, evidence)?;
         }
-        let observed = check_again(context, check, evidence, true)?;
+        let (observed, runs) = check_again(context, check, evidence, true)?;
+        samples = runs;
         derived.check = Some(observed.evidence);
     } else if !derived.abandoned && !decides_without_check(contract, context.before, &derived) {
         return Err(RederiveError::NoEvidence("report"));
     } else {
         no_strays(contract, evidence, 0)?;
     }
+    lasting_again(context, receipt, brought, &samples, &mut derived)?;
     // It is run exactly where the target is met. What somebody appended meanwhile may decide all the same.
     let met = derived
         .check
@@ -259,7 +274,7 @@ fn is_context(entry: &ContextEntry) -> bool {
 }
 
 /// Whether a run ended in one way: by itself with an exit code, or by a signal.
-fn ended_once(field: &'static str, run: &RunReceipt) -> Result<(), RederiveError> {
+pub(super) fn ended_once(field: &'static str, run: &RunReceipt) -> Result<(), RederiveError> {
     same(field, &(run.exit_code.is_some() && run.signal.is_some()), &false)
 }
 
@@ -294,7 +309,12 @@ const WHOLE: [&str; 5] = ["report", "report.sig", "metric-source", "verdict", "t
 
 /// Whether what is never cut is said not to be, and has the size that is said.
 fn kept_whole(context: &Context<'_>, evidence: &[EvidenceEntry]) -> Result<(), RederiveError> {
-    for entry in evidence.iter().filter(|entry| WHOLE.contains(&base_name(&entry.name).0)) {
+    // Rows 5, 11, 12 and 18 rest on what the worker wrote.
+    let lasting = context.contract.judged_as_lasting().is_some();
+    let whole = |entry: &&EvidenceEntry| {
+        WHOLE.contains(&base_name(&entry.name).0) || (lasting && entry.name == "worker.json")
+    };
+    for entry in evidence.iter().filter(whole) {
         same("evidence.truncated", &entry.truncated, &false)?;
         let (_, size) = context.repo.object_header(entry.id.0)?;
         same("evidence.bytes", &entry.bytes, &size)?;
@@ -321,7 +341,7 @@ fn no_strays(contract: &Contract, evidence: &[(BString, Oid)], runs: usize) -> R
         let read = match base {
             "report" => there,
             "metric-source" => there && has_metric_source(contract),
-            "verdict" => there && has_verdict(contract),
+            "verdict" => there && writes_verdict(contract),
             "report.sig" => runs == 1 && number == 1 && contract.check.external,
             "tests.json" => runs > 0 && number == 1,
             _ => continue,
@@ -485,15 +505,17 @@ fn requests_fit(contract: &Contract, sandbox: &SandboxReceipt) -> Result<(), Red
 /// The exit code of a command that could not be started, as a shell gives it.
 pub const NOT_STARTED: i32 = 127;
 
-/// Whether the worker, the check or the holdout ran into what was left of the loop's time.
+/// Whether the worker, the check, the holdout or a command of lasting code ran into what was left of the loop's time.
 pub fn hit_deadline(receipt: &Receipt) -> bool {
     let holdout = receipt.holdout.as_ref().map(|holdout| &holdout.run);
-    let runs = receipt.worker.as_ref().map(|worker| &worker.run).into_iter().chain(holdout).chain(
-        receipt
-            .check
-            .iter()
-            .flat_map(|check| std::iter::once(&check.run).chain(check.runs.iter().map(|one| &one.run))),
-    );
+    let lasting = receipt.lasting.iter().flat_map(LastingReceipt::runs);
+    let runs =
+        receipt.worker.as_ref().map(|worker| &worker.run).into_iter().chain(holdout).chain(lasting).chain(
+            receipt
+                .check
+                .iter()
+                .flat_map(|check| std::iter::once(&check.run).chain(check.runs.iter().map(|one| &one.run))),
+        );
     runs.into_iter().any(|run| run.ended == "deadline")
 }
 
@@ -619,7 +641,7 @@ fn check_again(
     check: &CheckReceipt,
     evidence: &[(BString, Oid)],
     compare: bool,
-) -> Result<Observed, RederiveError> {
+) -> Result<(Observed, Vec<Sample>), RederiveError> {
     let find = |name: &str| evidence.iter().find(|(entry, _)| entry == name).map(|(_, id)| *id);
     let sample = |number: usize, run: &RunReceipt, named: Option<Oid>, no_report: Option<NoReport>| {
         let report = match named {
@@ -674,7 +696,7 @@ fn check_again(
     }
     same("check", check, &expected)?;
     same("evidence/tests.json", &find("tests.json"), &observed.receipt.tests)?;
-    Ok(observed)
+    Ok((observed, samples))
 }
 
 /// The lists of tests that `blob` holds.

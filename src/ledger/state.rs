@@ -7,10 +7,11 @@ use super::receipt::{ContextEntry, ModelIdentity};
 use super::record::{HaltedBy, Severity, Status};
 use crate::at::At;
 use crate::canonical;
-use crate::decide::{Costs, FailingSets};
+use crate::decide::{ComplexityDelta, Costs, FailingSets};
 use crate::exit::HaltReason;
 use crate::money::MicroUsd;
 use crate::oid::Oid;
+use crate::review::FrozenPacket;
 
 /// The schema id of `.loop_state.json`.
 pub const STATE_SCHEMA: &str = "git-loop/state/v1";
@@ -191,8 +192,22 @@ pub struct Counters {
     pub green_tests: Option<Oid>,
     /// Times that the holdout was red; null where the contract has none.
     pub holdout_red: Option<u32>,
-    /// Local defenses that were tried; null until they are measured.
+    /// Local defenses that were tried; null where none is counted.
     pub local_defenses: Option<u32>,
+    /// What rows 11 to 18 count; absent where they are not asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lasting: Option<LastingCounters>,
+}
+
+/// What the decision on lasting code counts.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
+pub struct LastingCounters {
+    /// What the accepted candidates have added together.
+    pub complexity: ComplexityDelta,
+    /// Whether green meets the target and has no valid promotion packet.
+    pub awaiting_packet: bool,
+    /// The invariants whose command did not pass at the baseline, in the order of the contract.
+    pub failed_at_baseline: Vec<String>,
 }
 
 /// In how many iterations one test regressed.
@@ -239,6 +254,9 @@ pub struct DueHalt {
     pub halt_reason: HaltReason,
     /// The name of the limit or of the row.
     pub reason: String,
+    /// The promotion packet that the halt freezes; absent without one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packet: Option<Box<FrozenPacket>>,
 }
 
 /// A principal with the key that was used.

@@ -124,6 +124,7 @@ fn body(contract: &Contract, state: &State, next: &Next, seq: u64, at: At) -> Bo
             base: state.last_green_commit,
             check: check(*failing),
             holdout: None,
+            invariants: None,
             sandbox,
             layers: None,
             target_met: *failing == 0,
@@ -177,6 +178,7 @@ fn body(contract: &Contract, state: &State, next: &Next, seq: u64, at: At) -> Bo
                     more: None,
                 },
                 check: Some(check(*failing)),
+                lasting: None,
                 holdout: None,
                 sandbox,
                 layers: None,
@@ -211,6 +213,7 @@ fn body(contract: &Contract, state: &State, next: &Next, seq: u64, at: At) -> Bo
                 iteration: state.iteration,
                 last_green_commit: state.last_green_commit,
                 message: None,
+                packet: None,
             })
         }
         Next::Resume => Body::Resume(ResumeBody { halt: state.halt.unwrap_or(id(seq - 1)), message: None }),

@@ -271,7 +271,22 @@ pub fn verify_ledger(
 ) -> Result<Verified<Chain>, VerifyError> {
     let fail = |error: LoadError| failed(id, format!("at {}", Oid(tip).short()), error.into());
     let ids = record_ids(repo, tip).map_err(fail)?;
-    verify_records(repo, id, &ids, trust, now, None, visit)
+    verify_records(repo, id, &ids, trust, now, (None, false), visit)
+}
+
+/// The same, and measures every change to lasting code again, where this build can: that parses what the worker wrote, which
+/// nobody who only looks or judges a push has to do.
+pub fn verify_and_measure(
+    repo: &Repo,
+    id: &LoopId,
+    tip: ObjectId,
+    trust: &TrustRoot,
+    now: At,
+    visit: impl FnMut(&Verified<Step>),
+) -> Result<Verified<Chain>, VerifyError> {
+    let fail = |error: LoadError| failed(id, format!("at {}", Oid(tip).short()), error.into());
+    let ids = record_ids(repo, tip).map_err(fail)?;
+    verify_records(repo, id, &ids, trust, now, (None, true), visit)
 }
 
 /// The same, of the records after `waypoint` alone, if it is one of this ledger: what is before it was verified then, by the
@@ -287,7 +302,7 @@ pub fn verify_ledger_after(
     let fail = |error: LoadError| failed(id, format!("at {}", Oid(tip).short()), error.into());
     let ids = record_ids_after(repo, tip, Some(waypoint.tip.0)).map_err(fail)?;
     let waypoint = Some(waypoint).filter(|waypoint| ids.first() == Some(&waypoint.tip.0));
-    verify_records(repo, id, &ids, trust, now, waypoint, |_| {})
+    verify_records(repo, id, &ids, trust, now, (waypoint, false), |_| {})
 }
 
 fn failed(id: &LoopId, position: String, reason: Reason) -> VerifyError {
@@ -301,7 +316,7 @@ fn verify_records(
     ids: &[ObjectId],
     trust: &TrustRoot,
     now: At,
-    mut waypoint: Option<Waypoint>,
+    (mut waypoint, measures): (Option<Waypoint>, bool),
     mut visit: impl FnMut(&Verified<Step>),
 ) -> Result<Verified<Chain>, VerifyError> {
     let mut walk: Option<Walk<'_>> = None;
@@ -320,7 +335,8 @@ fn verify_records(
                     None => Walk::begin(repo, id, trust, now, loaded),
                     Some(waypoint) => Walk::resume(repo, id, trust, now, loaded, waypoint),
                 };
-                begun.map(|begun| {
+                begun.map(|mut begun| {
+                    begun.measures = measures;
                     let step = begun.tip.clone();
                     walk = Some(begun);
                     step
@@ -364,6 +380,8 @@ struct Walk<'a> {
     tip: Step,
     seen: Seen,
     decisions: u64,
+    /// Whether changes to lasting code are measured again.
+    measures: bool,
     warnings: Vec<String>,
 }
 
@@ -420,6 +438,7 @@ impl<'a> Walk<'a> {
             guards,
             seen: Seen::default(),
             decisions: 0,
+            measures: false,
             warnings,
         })
     }
@@ -451,6 +470,7 @@ impl<'a> Walk<'a> {
             guards,
             seen: waypoint.seen,
             decisions: waypoint.decisions,
+            measures: false,
             warnings: waypoint.warnings,
         })
     }
@@ -519,6 +539,7 @@ impl<'a> Walk<'a> {
             guards: &self.guards,
             contract_record: self.contract_record,
             before: &before.state,
+            measures: self.measures,
         };
         let decided_by = rederive::rederive(&context, &loaded.record, &loaded.evidence)?;
         self.decisions += u64::from(decided_by.is_some());

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use crate::contract::Contract;
 use crate::decide::Outcome;
+use crate::ledger::lasting::LastingReceipt;
 use crate::ledger::message::{one_line, verb};
 use crate::ledger::receipt::{CostBasis, HoldoutReceipt, Receipt};
 use crate::render::status::dollars;
@@ -31,6 +32,9 @@ pub fn iteration_line(contract: &Contract, receipt: &Receipt) -> String {
                 let _ = write!(text, " and {}", plural(rest.len() as u64, "other test", "other tests"));
             }
         }
+    }
+    if let Some(told) = &receipt.lasting {
+        text.push_str(&lasting_told(told));
     }
     if let Some(holdout) = &receipt.holdout {
         let _ = write!(text, "; holdout: {}", holdout_told(holdout));
@@ -69,6 +73,30 @@ pub fn iteration_line(contract: &Contract, receipt: &Receipt) -> String {
         }
         (CostBasis::Unknown, _) => text.push_str("; what it cost is not known"),
         _ => {}
+    }
+    text
+}
+
+/// What is wrong with a candidate of lasting code, as the end of its line; nothing where nothing is.
+pub fn lasting_told(told: &LastingReceipt) -> String {
+    let mut text = String::new();
+    if let Some(why) = &told.incomplete {
+        let _ = write!(text, "; evidence: {}", one_line(why, 160));
+    }
+    let invariants = told.invariants.iter().flatten().map(|one| (&one.command, one.effect.as_str()));
+    let independence = told.independence.iter().flatten().map(|one| (one, "machine dependence"));
+    for (command, what) in invariants.chain(independence).filter(|(command, _)| !command.passed).take(3) {
+        let _ = write!(text, "; {}: {what}", one_line(&command.name, 60));
+    }
+    if told.measured.fallbacks_added > 0 {
+        let _ = write!(
+            text,
+            "; {}",
+            plural(told.measured.fallbacks_added, "new fallback branch", "new fallback branches")
+        );
+    }
+    if let Some(why) = &told.packet_problem {
+        let _ = write!(text, "; promotion packet: {}", one_line(why, 160));
     }
     text
 }

@@ -86,6 +86,7 @@ pub fn comparison(one: &Comparison) -> String {
 fn value(value: &Value) -> String {
     match value {
         Value::Count(count) => count.to_string(),
+        Value::Difference(difference) => difference.to_string(),
         Value::Number(number) => number.to_string(),
         Value::Usd(usd) => format!("${}", dollars(*usd)),
         Value::Seconds(seconds) => span(*seconds),

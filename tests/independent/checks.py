@@ -2,6 +2,7 @@
 """A check derived again from its evidence (format.md: Check, What verify checks, 13; report-formats.md: When a check passes)."""
 import math
 
+import brought
 import names
 import reports
 import tables
@@ -83,6 +84,8 @@ class Check:
             told, tests = reports.verdict(report)
             return tests, told
         tests = reports.parse(terms["check"]["format"], report) if terms["check"]["format"] != "none" else None
+        if terms["rules"] == 2 and "verdict" + suffix in self.files:
+            brought.read_verdict(self.files["verdict" + suffix])
         if terms["metric"]["from"] == "verdict" and "verdict" + suffix in self.files:
             told, own = reports.verdict(self.files["verdict" + suffix])
             if terms["check"]["format"] == "none":

@@ -2,8 +2,10 @@
 """The state after each record (format.md: .loop_state.json, The fold)."""
 import copy
 
+import lasting
 import rules
 import tables
+from brought import known_packet
 from canonical import Bad, seconds, sha256, there
 from counting import counted, has_failing_set, with_set
 from names import EXIT, RESUMABLE, status_of
@@ -24,6 +26,9 @@ def first_state(terms):
     """The state after the contract record. A renewal goes on with the submitters and findings that it names."""
     renewal = terms["renewal"] or {"submitters": [], "findings": []}
     frozen = terms["frozen"]["tree"]
+    asked = lasting.asked(terms)
+    counted_besides = {"lasting": {"complexity": dict.fromkeys(lasting.DELTA, 0), "awaiting_packet": False,
+                                   "failed_at_baseline": []}} if asked else {}
     check = tables.known(tables.ALL.contract.fields["check"], terms["check"])
     return {
         "schema_version": "git-loop/state/v1", "loop": terms["loop"], "mode": "check_fixpoint", "phase": "created",
@@ -37,7 +42,8 @@ def first_state(terms):
                      "started_at": None, "halted_at": None, "paused_seconds": 0, "same_failures": None,
                      "failing_sets": {"count": 0, "histories": []}, "oscillations": 0, "regressions": [],
                      "costs": {"known": 0, "sum": "0.000000", "squares": "0"}, "best_noise": None,
-                     "green_tests": None, "holdout_red": 0 if there(terms, "holdout") else None, "local_defenses": None},
+                     "green_tests": None, "holdout_red": 0 if there(terms, "holdout") else None,
+                     "local_defenses": 0 if asked else None, **counted_besides},
         "checkpoint": None, "due_halt": None, "halt": None,
         "submitters": [only(s, "principal", "key") for s in renewal["submitters"]], "approvals": [],
         "findings": [only(f, "record", "severity", "principal") for f in renewal["findings"]]}
@@ -67,8 +73,9 @@ def fold(terms, before, record):
     return state
 
 
-def _due(by, halt_reason, reason):
-    return {"by": by, "halt_reason": halt_reason, "reason": reason}
+def _due(by, halt_reason, reason, packet=None):
+    due = {"by": by, "halt_reason": halt_reason, "reason": reason}
+    return due if packet is None else dict(due, packet=packet)
 
 
 def _green(state, check):
@@ -90,11 +97,15 @@ def _baseline(terms, state, _record, body):
     state["metric_integrity"]["collected"] = check["collected"]
     if has_failing_set(check):
         state["counters"]["failing_sets"] = with_set(state["counters"]["failing_sets"], check["failures"])
+    if lasting.asked(terms):
+        counters = state["counters"]["lasting"]
+        counters["failed_at_baseline"] = [one["name"] for one in body["invariants"] if not one["passed"]]
+        counters["awaiting_packet"] = body["target_met"] and terms["parent"] is not None
     if check["flaky"]:
         state["due_halt"] = _due("baseline", "check_flaky", "check_flaky")
     elif body["target_met"] and terms["parent"] is None:
         state["due_halt"] = _due("baseline", "no_actionable_tasks", "target_already_met")
-    elif body["target_met"] and (not there(terms, "holdout") or (
+    elif body["target_met"] and not lasting.asked(terms) and (not there(terms, "holdout") or (
             there(body, "holdout") and body["holdout"]["verdict"] == "passed")):
         state["due_halt"] = _due("baseline", "success_condition_met", "target_met")
 
@@ -137,6 +148,8 @@ def _iteration(terms, state, record, body):
     state["checkpoint"], state["iteration"] = None, receipt["iteration"]
     _submit(state, record)
     if receipt["abandoned"] is None:
+        if counters["local_defenses"] is not None and decision["outcome_reason"] == "local_defense_added":
+            counters["local_defenses"] += 1
         counters["no_progress"] = 0 if decision["outcome"] == "accept" else counters["no_progress"] + 1
     if decision["outcome"] == "accept":
         need(receipt["candidate"] is not None and receipt["check"] is not None, "an accepted nothing")
@@ -144,9 +157,14 @@ def _iteration(terms, state, record, body):
         state["comprehension"]["diffs_unread"] += 1
         state["last_green_commit"] = receipt["candidate"]
         _green(state, receipt["check"])
+        if there(receipt, "lasting"):
+            besides = counters["lasting"]
+            besides["complexity"] = lasting.together(besides["complexity"], receipt["lasting"]["delta"])
+            besides["awaiting_packet"] = decision["outcome_reason"] == "packet_missing"
     if state["phase"] != "halted":
-        state["due_halt"] = _due("decision", decision["halt_reason"], decision["reason"]) \
-            if decision["halt_reason"] else None
+        met = decision["halt_reason"] == "success_condition_met" and there(receipt, "lasting")
+        state["due_halt"] = _due("decision", decision["halt_reason"], decision["reason"],
+                                 known_packet(receipt["lasting"]["packet"]) if met else None) if decision["halt_reason"] else None
 
 
 def _halt(terms, state, record, body):
@@ -156,6 +174,7 @@ def _halt(terms, state, record, body):
     wanted = (due["by"], due["halt_reason"], due["reason"]) if due else rules.halt_of(terms, state, record)
     need(wanted is not None, "no limit is reached")
     need((body["by"], body["halt_reason"], body["reason"]) == wanted, "not the halt that is due: %s" % (wanted,))
+    need((known_packet(body["packet"]) if there(body, "packet") else None) == (due.get("packet") if due else None), "the halt's packet")
     need(body["iteration"] == state["iteration"], "the halt's iteration")
     need(body["last_green_commit"] == state["last_green_commit"], "the halt's green")
     need(body["exit_code"] == EXIT[body["halt_reason"]], "the halt's exit code")

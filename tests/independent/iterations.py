@@ -5,6 +5,7 @@ import re
 import checks
 import guards as trees
 import hosts
+import lasting
 import names
 import rules
 import signatures
@@ -88,8 +89,9 @@ class Iteration:
         repair = self.candidate()
         if receipt["check"]:
             self.check(repair)
-        self.holdout(tests)
-        wanted = rules.decide(self.terms, self.before, receipt, tests, self.green_tree)
+        shown = lasting.derive(self, tests)
+        self.holdout(tests, shown)
+        wanted = rules.decide(self.terms, self.before, receipt, tests, self.green_tree, shown)
         told = {key: receipt["decision"][key] for key in wanted}
         need(told == wanted, "the decision is %r, derived: %r" % (told, wanted))
         return wanted
@@ -219,9 +221,9 @@ class Iteration:
         need(signatures.fingerprint(key) != record.value["actor"]["key"], "the verdict is signed by the runner")
         return value
 
-    def holdout(self, tests):
-        """Where row 19 would apply with one that passed it is there; else only if the target is met."""
-        must, may = rules.holdout_place(self.terms, self.before, self.receipt, tests, self.green_tree)
+    def holdout(self, tests, shown):
+        """Where row 18 or 19 would apply with one that passed it is there; else only if the target is met."""
+        must, may = rules.holdout_place(self.terms, self.before, self.receipt, tests, self.green_tree, shown)
         asked = there(self.receipt, "holdout")
         need(asked or not must, "the holdout is missing")
         need(may or not asked, "a holdout that nobody asked")

@@ -7,6 +7,7 @@ import fold
 import guards as trees
 import iterations
 import regexes
+import lasting
 import renewals
 import reports
 import rules
@@ -177,7 +178,9 @@ class Ledger:
         need(check["tree"] == terms["base"]["tree"], "check.tree is not the base's tree")
         self.derive_check(record, check, None, None)
         need(body["target_met"] == rules.target_met(terms, check), "target_met does not follow")
-        asked = body["target_met"] and terms["parent"] is not None and there(terms, "holdout")
+        lasting.check_baseline(terms, body)
+        asked = body["target_met"] and terms["parent"] is not None and there(terms, "holdout") and \
+            not lasting.asked(terms)
         need(there(body, "holdout") == asked, "the holdout is there exactly if a renewal's base meets the target")
         if asked:
             iterations.holdout_fits(terms, body["holdout"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rules 1: rows and limits (decision.md)."""
+"""Rules 1 and 2: rows and limits (decision.md)."""
 from canonical import Bad, micro, seconds, there
 from checks import passed, read_tests  # noqa: F401  compare.py asks for it here
 from counting import came_back, contradiction, counted, has_failing_set, loop_time
@@ -23,8 +23,8 @@ def _softened(terms):
     return "reject" if terms["guards"]["on_violation"] == "reject" else "blocked"
 
 
-def early_row(terms, before, receipt, green_tree):
-    """The rows that decide without the check."""
+def early_row(terms, before, receipt, green_tree, shown=None):
+    """The rows that decide without the check. `shown` is what lasting code has shown."""
     guards, worker = receipt["guards"], receipt["worker"]
     if receipt["abandoned"] is not None:
         return 0, "reject", "abandoned"
@@ -38,16 +38,16 @@ def early_row(terms, before, receipt, green_tree):
         return 3, "blocked", "blocked_finding"
     if worker and worker["failure"] is not None and terms["worker"]["on_failure"] != "check":
         return 4, "reject", "worker_failed"
-    if receipt["candidate_tree"] == green_tree:
+    if receipt["candidate_tree"] == green_tree and not (shown and shown.brings()):
         return 5, "reject", "no_change"
     if guards["outside"]:
         return 6, "reject", "outside_mutable_paths"
     return None
 
 
-def row(terms, before, receipt, tests, green_tree, holdout):
+def row(terms, before, receipt, tests, green_tree, holdout, shown=None):
     """The first row that applies: (number, outcome, reason). `tests` are those of the baseline and of green."""
-    early = early_row(terms, before, receipt, green_tree)
+    early = early_row(terms, before, receipt, green_tree, shown)
     if early:
         return early
     check = receipt["check"]
@@ -64,20 +64,24 @@ def row(terms, before, receipt, tests, green_tree, holdout):
         return 9, "blocked", "check_flaky"
     if check["regressed"]:
         return 10, "reject", "tests_regressed"
+    if shown and shown.row():
+        return shown.row()
     if target_met(terms, check):
         if there(terms, "holdout") and holdout != "passed":
             return 17, "reject", "holdout_failed"
+        if shown and shown.without_packet():
+            return shown.without_packet()
         return 19, "accept", "target_met"
     if better(terms, before, check):
         return 20, "accept", "metric_improved"
     return 21, "reject", "metric_not_improved"
 
 
-def holdout_place(terms, before, receipt, tests, green_tree):
+def holdout_place(terms, before, receipt, tests, green_tree, shown=None):
     """(must be there, may be there) of a receipt's holdout (format.md: What verify checks, 13)."""
     if not there(terms, "holdout") or receipt["check"] is None:
         return False, False
-    must = row(terms, before, receipt, tests, green_tree, "passed")[0] == 19
+    must = row(terms, before, receipt, tests, green_tree, "passed", shown)[0] in (18, 19)
     return must, must or target_met(terms, receipt["check"])
 
 
@@ -145,6 +149,9 @@ def limit(terms, before, after, receipt, decided):
     limits, check = terms["limits"], receipt["check"]
     runs = [part["run"] for part in (receipt["worker"], check, receipt.get("holdout")) if part]
     runs += [sample["run"] for sample in check["runs"]] if check else []
+    if there(receipt, "lasting"):
+        runs += [one["command"]["run"] for one in receipt["lasting"]["invariants"] or []]
+        runs += [one["run"] for one in receipt["lasting"]["independence"] or []]
     if any(run["ended"] == "deadline" for run in runs):
         return "deadline_exceeded", "deadline"
     if number == 4 and terms["worker"]["on_failure"] == "halt":
@@ -157,6 +164,8 @@ def limit(terms, before, after, receipt, decided):
         return "deadline_exceeded", "deadline"
     if number == 19:
         return "success_condition_met", "target_met"
+    if number == 14 and before["counters"]["local_defenses"] + 1 >= terms["lasting"]["local_defense_limit"]:
+        return "local_defense_limit", "local_defense_limit"
     if number == 17 and before["counters"]["holdout_red"] + 1 >= 2:
         return "reward_hacking_detected", "holdout_failed"
     return _progress_limit(terms, before, after, receipt, outcome)
@@ -193,10 +202,10 @@ def _no_progress(limits, after, receipt):
 
 # --- the decision -----------------------------------------------------------------------------------
 
-def decide(terms, before, receipt, tests, green_tree):
+def decide(terms, before, receipt, tests, green_tree, shown=None):
     """The decision object."""
     holdout = receipt["holdout"]["verdict"] if there(receipt, "holdout") else None
-    decided = row(terms, before, receipt, tests, green_tree, holdout)
+    decided = row(terms, before, receipt, tests, green_tree, holdout, shown)
     number, outcome, reason = decided
     if outcome == "blocked":
         ended = (ROW_HALT.get(number, "metric_integrity_violation"), reason)

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The tables of fields (format.md: record.json, The receipt, contract.json, and their parts)."""
+import brought
 import names
 from canonical import (Absent, Bad, U16, U32, U8, anything, array, at, boolean, enum, integer, mapping, matching, money,
                        null, number, obj, opt, string, time_type)
@@ -65,6 +66,7 @@ class Tables:
         self.sampling = obj([("temperature", opt(number)), ("top_p", opt(number)), ("seed", opt(integer())),
                              ("max_tokens", opt(integer()))], closed=True)
         self.check, self.holdout = self._check(), self._holdout()
+        self.command, self.packet, self.lasting = self._shown()
         self.receipt = self._receipt()
         self.bodies = self._bodies()
         self.record = obj([
@@ -95,6 +97,27 @@ class Tables:
         return obj([("folder", self.oid), ("run", self.run), ("verdict", enum(*names.HOLDOUT_VERDICTS)),
                     ("failing", opt(integer())), ("problem", opt(string)), ("sandbox", self.enforced)])
 
+    def _shown(self):
+        """format.md: Lasting code."""
+        delta = obj([(name, integer(2 ** 63 - 1, -2 ** 63)) for name in brought.DELTA])
+        command = obj([("name", string), ("run", self.run), ("sandbox", opt(self.enforced)),
+                       ("frozen_changed", boolean), ("passed", boolean)])
+        who = obj([("agent_id", string), ("provider", opt(string)), ("model", opt(string))])
+        texts = {"worker_identity": who, "changed_behavior": string, "owning_invariant": string,
+                 "bad_state_made_impossible": string}
+        packet = obj([("packet", obj([(name, texts.get(name, STRINGS)) for name in brought.PACKET])),
+                      ("cited", array(obj([("path", string), ("id", self.oid)])))])
+        measured = obj([("measure", integer(U32)), ("delta", delta), ("fallbacks_added", integer()),
+                        ("unmeasured", integer()),
+                        ("not_measured", array(obj([("path", string), ("of", STRINGS), ("why", string)])))])
+        effect = enum(*brought.EFFECTS, "broken")
+        lasting = obj([("incomplete", opt(string)), ("semantic_changes", STRINGS),
+                       ("declared_effects", array(effect)), ("declared_delta", opt(delta)), ("measured", measured),
+                       ("delta", delta), ("invariants", opt(array(obj([("effect", effect), ("command", command)])))),
+                       ("independence", opt(array(command))), ("packet", opt(packet)),
+                       ("packet_problem", opt(string))])
+        return command, packet, lasting
+
     def _receipt(self):
         violations = array(obj([("path", string), ("what", string)]))
         guards = obj([("guards_intact", boolean), ("drift", violations), ("blocked", violations),
@@ -115,8 +138,8 @@ class Tables:
             ("candidate_tree", opt(self.oid)), ("abandoned", opt(string)), ("worker", opt(worker)),
             ("outside", opt(outside)), ("model", opt(self.model)), ("sampling", opt(self.sampling)),
             ("context", self.context), ("cost", cost), ("changes", obj([("count", integer()), ("paths", STRINGS)])),
-            ("guards", guards), ("check", opt(self.check)), ("holdout", Absent(self.holdout)),
-            ("sandbox", self.sandbox), ("layers", Absent(self.layers)), ("elapsed_seconds", integer()),
+            ("guards", guards), ("check", opt(self.check)), ("lasting", Absent(self.lasting)),
+            ("holdout", Absent(self.holdout)), ("sandbox", self.sandbox), ("layers", Absent(self.layers)), ("elapsed_seconds", integer()),
             ("decision", decision), ("determinism_confidence", opt(number)), ("unpinned", mapping(string))])
 
     def _bodies(self):
@@ -125,6 +148,7 @@ class Tables:
         return {
             "contract": obj([("tool", string), ("objective", string)]),
             "baseline": obj([("base", self.oid), ("check", self.check), ("holdout", Absent(self.holdout)),
+                             ("invariants", Absent(array(self.command))),
                              ("sandbox", self.sandbox), ("layers", Absent(self.layers)), ("target_met", boolean),
                              ("evidence", self.evidence)]),
             "checkpoint": obj([("iteration", integer(U32)), ("base", self.oid), ("environment_id", string),
@@ -133,7 +157,8 @@ class Tables:
             "iteration": obj([("receipt", self.receipt), ("evidence", self.evidence)]),
             "halt": obj([("by", enum("baseline", "decision", "limit", "operator")), ("halt_reason", HALT_REASON),
                          ("status", enum(*names.STATUSES)), ("reason", string), ("exit_code", integer(U8)),
-                         ("iteration", integer(U32)), ("last_green_commit", self.oid), ("message", opt(string))]),
+                         ("iteration", integer(U32)), ("last_green_commit", self.oid), ("message", opt(string)),
+                         ("packet", Absent(self.packet))]),
             "resume": obj([("halt", self.oid), ("message", opt(string))]),
             "review": obj([("verdict", enum("approve", "reject")), ("halt", self.oid), ("candidate", self.oid),
                            ("personas", STRINGS), ("attestations", mapping(boolean, ordered=False)),

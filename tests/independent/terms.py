@@ -54,6 +54,8 @@ def check(terms):
     for role in names.ROLES[:2]:
         _need(terms["roles"][role], "roles.%s is empty" % role)
     _need((terms["class"] == "lasting_code") == (terms["lasting"] is not None), "lasting is there exactly for lasting_code")
+    if terms["rules"] == 2:
+        _need(not terms["check"]["external"], "lasting_code with an outside check")
     if terms["lasting"]:
         _lasting(terms["lasting"], terms["roles"])
 

@@ -47,7 +47,28 @@ add() { expr \"$1\" + \"$2\"; }
 max() { if [ \"$1\" -gt \"$2\" ]; then echo \"$1\"; else echo \"$2\"; fi; }
 abs() { case \"$1\" in -*) echo \"${1#-}\" ;; *) echo \"$1\" ;; esac; }
 EOF
+cat > \"$GIT_LOOP_EVIDENCE\" <<'EOF'
+{
+  \"hypothesis\": \"each function has a fault of its own\", \"mechanism\": \"each is written anew\",
+  \"documentation_impact\": \"none: they do what README.md says\", \"summary\": \"three functions, written anew\",
+  \"call_graph\": \"tests/run.sh calls each of them\", \"diagnosis_path\": \"sh tests/run.sh names the function\",
+  \"rollback_path\": \"git revert\", \"maintenance_without_model\": \"three lines of shell\",
+  \"semantic_changes\": [\"the results of add, max and abs\"],
+  \"promotion_packet\": {
+    \"worker_identity\": { \"agent_id\": \"scripted\" }, \"changed_behavior\": \"add, max and abs give what they are called after\",
+    \"owning_invariant\": \"functions\", \"bad_state_made_impossible\": \"max that ignores its second argument\",
+    \"fallbacks_removed\": [], \"affected_interfaces\": [],
+    \"code_citations\": [\"src/functions.sh:2-4\"], \"test_citations\": [\"tests/run.sh:1-13\"],
+    \"test_commands\": [\"sh tests/run.sh\"], \"build_commands\": [\"true\"],
+    \"diagnosis_commands\": [\"sh tests/run.sh\"], \"rollback_commands\": [\"git revert HEAD\"],
+    \"documentation_paths\": [\"README.md\"]
+  }
+}
+EOF
 ";
+
+/// What the functions are for.
+pub const README: &str = "add, max and abs print the sum, the larger one and the absolute value.\n";
 
 /// A worker that makes the tests agree with the code instead.
 pub const CHEAT: &str = "\

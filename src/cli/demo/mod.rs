@@ -8,6 +8,7 @@ use serde_json::json;
 use super::Context;
 use super::ui::{Reply, Tone};
 use crate::error::{Error, Result};
+use crate::ledger::lasting::can_measure;
 
 mod files;
 mod stage;
@@ -83,14 +84,21 @@ fn play(stage: &Stage<'_>) -> Result<()> {
     stage.tell("Another repair, as lasting_code: another person approves its terms, and it leaves only once promoted.");
     stage.write_terms("keep")?;
     stage.git_loop_lines("reviewer", &["start", "keep", "-f", "keep.toml"], 0, &["started"])?;
-    stage.git_loop_lines("runner", &["run", "keep"], 10, &["accepted"])?;
-    let push = stage.git_lines(
-        &["push", "origin", "refs/loops/keep/head:refs/heads/lasting"],
-        1,
-        &["the push is refused"],
-    )?;
-    expect(&push, "keep", "the refusal names the loop")?;
-    stage.tell("Not promoted, so it stays. (This version cannot promote lasting_code yet: it never leaves.)");
+    if can_measure() {
+        stage.tell("What it adds is measured, its invariant is run on the base and on the candidate, and its promotion packet has to fit:");
+        stage.git_loop_lines("runner", &["run", "keep"], 10, &["accepted"])?;
+        let push = stage.git_lines(
+            &["push", "origin", "refs/loops/keep/head:refs/heads/lasting"],
+            1,
+            &["the push is refused"],
+        )?;
+        expect(&push, "keep", "the refusal names the loop")?;
+        stage.tell(
+            "Not promoted, so it stays. (This version cannot promote lasting_code yet: it never leaves.)",
+        );
+    } else {
+        stage.tell("Lasting code is measured, and this git-loop was built without its feature `measure`: it is not run here.");
+    }
     stage.make_unrelated_branch()?;
     stage.tell("Another branch passes, and so do the ledgers themselves:");
     stage.git(&["push", "--quiet", "origin", "notes", "refs/loops/*:refs/loops/*"], 0)?;

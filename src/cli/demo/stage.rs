@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use ssh_key::{Algorithm, LineEnding, PrivateKey};
 use tempfile::TempDir;
 
-use super::files::{CHEAT, FUNCTIONS, REWRITE, TESTS, WORKER, terms};
+use super::files::{CHEAT, FUNCTIONS, README, REWRITE, TESTS, WORKER, terms};
 use super::{Context, HEADING, Tone};
 use crate::error::{Error, Result, ResultExt};
 use crate::git::GitProgram;
@@ -153,6 +153,7 @@ impl<'a> Stage<'a> {
         )?;
         self.write("repo/src/functions.sh", FUNCTIONS)?;
         self.write("repo/tests/run.sh", TESTS)?;
+        self.write("repo/README.md", README)?;
         self.write("workers/honest.sh", WORKER)?;
         self.write("workers/cheat.sh", CHEAT)?;
         self.write("workers/rewrite.sh", REWRITE)?;
