@@ -21,6 +21,7 @@
 //! | [`render`] | what people read |
 //! | [`escape`] | hostile text, shown so that it can hide nothing |
 //! | [`canonical`], [`money`], [`oid`], [`at`] | canonical JSON and hashes; micro-dollars; object ids; times |
+//! | [`sync`] | sharing loops through a remote; who alone runs a shared one |
 //! | [`setup`] | what `git loop init` looks at and writes |
 //! | [`host`] | the environment that this process was started in |
 //! | [`crash`] | where tests may have this process killed |
@@ -50,5 +51,6 @@ pub mod render;
 pub mod sandbox;
 pub mod setup;
 pub mod sign;
+pub mod sync;
 pub mod worker;
 pub mod worktree;

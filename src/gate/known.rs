@@ -270,7 +270,7 @@ impl LedgerJudge for ByTrust<'_> {
 
 /// The receipt of an iteration record as a line of a note: what the record says, also in fields that only a newer
 /// version knows.
-fn receipt_line(repo: &Repo, record: ObjectId) -> Option<String> {
+pub fn receipt_line(repo: &Repo, record: ObjectId) -> Option<String> {
     let bytes = repo.read_path_at(record, "record.json").ok()??;
     let record: Value = serde_json::from_slice(&bytes).ok()?;
     Some(compact_json(record.get("body")?.get("receipt")?))
