@@ -38,6 +38,7 @@ mod review;
 mod sandboxes;
 mod second;
 mod streams;
+mod sync;
 mod trees;
 mod verify;
 mod waypoints;

@@ -19,6 +19,7 @@
 //! | [`leftovers`] | what runners that have ended left on this machine |
 //! | [`context`] | what a worker is given to read |
 //! | [`tamper`] | what a worker must leave alone besides files |
+//! | `lease` | who alone runs a loop that is shared |
 //! | [`outside`] | iterations whose worker, or also whose check, runs elsewhere |
 //! | `recover` | what a dead runner left: closed, repaired, reclaimed |
 //! | [`interrupt`], `watch` | Ctrl-C, SIGTERM and an operator's stop |
@@ -34,6 +35,7 @@ mod fresh;
 mod holdout;
 pub mod interrupt;
 mod iteration;
+mod lease;
 mod left;
 pub mod leftovers;
 mod outcome;

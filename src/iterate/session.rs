@@ -143,6 +143,8 @@ impl<'a> Session<'a> {
             minted: RefCell::default(),
             _lock: lock,
         };
+        // Before anything is recorded: another machine may be at it.
+        this.take_lease()?;
         this.recover(keep_open)?;
         Ok(this)
     }
@@ -163,6 +165,10 @@ impl<'a> Session<'a> {
                 return Ok(self.end());
             }
             self.resume()?;
+            self.take_lease()?;
+            if self.tip.state.phase == Phase::Halted {
+                return Ok(self.end());
+            }
         }
         self.preflight()?;
         self.expected.only(self.tip.id);
@@ -188,6 +194,10 @@ impl<'a> Session<'a> {
                 continue;
             }
             self.can_record()?;
+            self.take_lease()?;
+            if self.tip.state.phase == Phase::Halted {
+                continue;
+            }
             let last = options.once || self.tip.state.iteration + 1 >= self.tip.contract.limits.iterations;
             self.ahead.borrow_mut().goes_on = !last;
             if let Err(error) = self.iteration()
@@ -204,6 +214,7 @@ impl<'a> Session<'a> {
         if self.interrupt.is_set() && self.tip.state.phase != Phase::Halted {
             return Ok(self.interrupted());
         }
+        self.hand_back()?;
         Ok(self.end())
     }
 

@@ -15,7 +15,7 @@ use crate::gate::known::receipt_line;
 use crate::gate::{LedgerFacts, Objects};
 use crate::git::{Expect, LoopId, LoopLock, LoopRefKind, PushRef, RefChange, Repo};
 use crate::ledger::append::Tip;
-use crate::ledger::record::{Body, HaltedBy};
+use crate::ledger::record::{Body, HaltedBy, Kind};
 use crate::ledger::verify::{Chain, Step, record_ids, verify_ledger};
 use crate::oid::Oid;
 
@@ -69,16 +69,16 @@ enum Held {
 }
 
 /// One loop in the middle of it.
-pub(super) struct Bringing<'a> {
-    pub exchange: &'a Exchange<'a>,
-    pub id: &'a LoopId,
+pub(super) struct Bringing<'b, 'a> {
+    pub exchange: &'b Exchange<'a>,
+    pub id: &'b LoopId,
     pub there: Places,
-    pub end: &'a mut LoopEnd,
+    pub end: &'b mut LoopEnd,
     /// Whether the caller holds the loop's lock.
     pub ours: bool,
 }
 
-impl Bringing<'_> {
+impl Bringing<'_, '_> {
     /// Brings the loop up to date here, and says what the remote is to get.
     pub fn bring(&mut self) -> Result<Vec<PushRef>> {
         let repo = self.exchange.repo;
@@ -241,9 +241,11 @@ impl Bringing<'_> {
             ))
         })?;
         let Reappended { tip: new, carried, aside } =
-            reappend(repo, &signer, Tip::from(came.chain), &before.steps)?;
+            reappend(repo, signer, Tip::from(came.chain), &before.steps)?;
         // Whatever was put together is held to the same rules as what comes from elsewhere.
         let examined = self.examine(new.id.0, theirs)?;
+        // A lease that somebody else was faster to take is worth nothing to anybody.
+        let aside: Vec<_> = aside.into_iter().filter(|aside| aside.kind != Kind::Lease).collect();
         if !aside.is_empty() {
             let name = self.id.refs().aside(old);
             self.put(&name, old, "loop: kept aside")?;

@@ -33,7 +33,7 @@ pub struct Exchange<'a> {
     /// How the refs of loops are called there.
     pub names: RemoteNames,
     /// The key at hand; asked for only where records have to be signed anew.
-    pub signer: &'a dyn Fn() -> Result<Signer>,
+    pub signer: &'a dyn Fn() -> Result<&'a Signer>,
 }
 
 /// What is to be synchronised.
@@ -67,7 +67,7 @@ impl<'a> Exchange<'a> {
         repo: &'a Repo,
         trust: &'a TrustRoot,
         remote: String,
-        signer: &'a dyn Fn() -> Result<Signer>,
+        signer: &'a dyn Fn() -> Result<&'a Signer>,
     ) -> Result<Self> {
         if !repo.gix().remote_names().iter().any(|name| *name == remote.as_str()) {
             return Err(Error::usage(format!("there is no remote {remote:?} in this repository"))
