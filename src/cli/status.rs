@@ -111,6 +111,11 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result<Reply> {
             open.iteration, open.environment_id
         );
     }
+    if let Some(lease) = &state.lease {
+        let (who, host) = (one_line(&lease.principal, 60), &lease.host);
+        let over = if lease.holds_at(now) { "" } else { ", which is over" };
+        let _ = writeln!(text, "  lease       {who} on {host} until {}{over}", lease.until);
+    }
     if let Some(reason) = state.halt_reason {
         let _ = writeln!(text, "  halted      {reason} (exit {})", reason.exit_code());
     }
@@ -140,6 +145,7 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result<Reply> {
         .field("phase", json!(state.phase))
         .field("remaining", json!(left))
         .field("findings", json!(findings))
+        .field("lease", json!(state.lease))
         .field("state", json!(state)))
 }
 

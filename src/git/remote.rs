@@ -317,7 +317,7 @@ mod tests {
         std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
         let end = repo.open().push_refs("origin", &[push("a", Some(repo.id("HEAD")), None)]).unwrap();
         let results = end.refs;
-        assert_eq!(end.said, ["not here"]);
+        assert_eq!(end.said[0], "not here");
         assert!(
             matches!(&results[..], [Pushed::Refused(why)] if why.contains("hook declined")),
             "{results:?}"

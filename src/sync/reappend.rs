@@ -76,6 +76,19 @@ struct Again {
 impl Reappending<'_> {
     fn step(&mut self, step: &Step) -> Result<()> {
         let record = &step.record;
+        if let Body::Review(body) = &record.body
+            && let Some((_, now)) = self.done.carried.iter().find(|(was, _)| *was == body.halt)
+        {
+            let was = body.halt.short();
+            self.keep_aside(
+                step,
+                format!(
+                    "it is bound to the halt record {was}, which is {} now: review it again",
+                    now.short()
+                ),
+            );
+            return Ok(());
+        }
         if record.actor.key != self.signer.fingerprint() {
             self.keep_aside(
                 step,
