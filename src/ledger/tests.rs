@@ -9,8 +9,8 @@ use super::receipt::{
 };
 use super::record::{
     Actor, BaselineBody, Body, CheckpointBody, FindingAction, FindingBody, HaltBody, HaltedBy, IterationBody,
-    Kind, LeaseBody, PromotionBody, RECORD_SCHEMA, Record, ReleaseBody, Remaining, ResumeBody, ReviewBody, Role, Severity,
-    Status, Verdict,
+    Kind, LeaseBody, PromotionBody, RECORD_SCHEMA, Record, ReleaseBody, Remaining, ResumeBody, ReviewBody,
+    Role, Severity, Status, Verdict,
 };
 use super::state::{Phase, State};
 use crate::at::At;

@@ -14,7 +14,7 @@ use crate::ledger::fold::status_of;
 use crate::ledger::receipt::{CostBasis, Receipt};
 use crate::ledger::record::{
     Body, CheckpointBody, FindingAction, HaltBody, HaltedBy, IterationBody, Kind, LeaseBody, PromotionBody,
-    ResumeBody, Role,
+    ReleaseBody, ResumeBody, Role,
 };
 use crate::ledger::rederive::hit_deadline;
 use crate::ledger::state::{Phase, State};
@@ -225,6 +225,9 @@ impl Reappending<'_> {
                     "it names the end of the ledger that the promoter saw, {}, and there is more now: promote it again",
                     tip.short()
                 )));
+            }
+            Body::Release(ReleaseBody { halt, reason }) => {
+                Body::Release(ReleaseBody { halt: self.now(halt), reason })
             }
             Body::Finding(mut body) => {
                 if body.action == FindingAction::Resolve {
