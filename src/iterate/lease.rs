@@ -94,7 +94,13 @@ impl Session<'_> {
             }
             let until = At::from_seconds(now.seconds().saturating_add(lasts.cast_signed())).unwrap_or(now);
             let body = LeaseBody { holder: holder.clone(), host: machine(), until };
-            self.append(Body::Lease(body), now, "loop: lease")?;
+            if let Err(error) = self.append(Body::Lease(body), now, "loop: lease") {
+                // Somebody appended a finding or a stop here.
+                if !self.refresh()? {
+                    return Err(error);
+                }
+                continue;
+            }
             self.exchange(&remote)?;
         }
         Err(Error::workspace(format!("the lease of loop `{}` on {remote} could not be had", self.id))
@@ -116,7 +122,11 @@ impl Session<'_> {
         {
             let now = self.now();
             let (holder, host) = (lease.holder.clone(), lease.host.clone());
-            self.append(Body::Lease(LeaseBody { holder, host, until: now }), now, "loop: lease")?;
+            let given_up = Body::Lease(LeaseBody { holder, host, until: now });
+            if self.append(given_up, now, "loop: lease").is_err() {
+                // It ends by itself.
+                self.refresh()?;
+            }
         }
         if let Err(error) = self.exchange(&remote) {
             (self.say)(&format!(
