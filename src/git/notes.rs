@@ -5,6 +5,7 @@
 //! note goes where the tree's own style puts it, and what others wrote is kept. The commits are not signed: notes are
 //! an index that can be rebuilt from the ledger, and a signature would say no more.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use gix::ObjectId;
@@ -138,9 +139,12 @@ impl Repo {
         who: &Signature,
         durability: Durability,
     ) -> Result<ObjectId, NotesError> {
-        let parents: String = parents.iter().map(|parent| format!("parent {parent}\n")).collect();
+        let mut lines = String::new();
+        for parent in parents {
+            let _ = writeln!(lines, "parent {parent}");
+        }
         let commit =
-            format!("tree {tree}\n{parents}author {who}\ncommitter {who}\n\nNotes {done} by 'git loop'\n");
+            format!("tree {tree}\n{lines}author {who}\ncommitter {who}\n\nNotes {done} by 'git loop'\n");
         Ok(self.write_raw(Kind::Commit, commit.as_bytes(), durability)?)
     }
 

@@ -105,7 +105,7 @@ impl Repo {
         if names.is_empty() {
             return Ok(());
         }
-        let list: String = names.iter().map(|name| format!("{name}\n")).collect();
+        let list: Vec<String> = names.iter().map(ToString::to_string).collect();
         let git = self.remote_command(remote)?.lazy_fetch();
         let git = git.arg("-c").arg(format!("remote.{remote}.followRemoteHEAD=never")).args([
             // A pack is on the disk, whole, or not there; loose objects come one by one, and git does not wait for them.
@@ -121,7 +121,7 @@ impl Repo {
             "--",
             remote,
         ]);
-        git.stdin(list).run()?;
+        git.stdin(list.join("\n")).run()?;
         Ok(())
     }
 

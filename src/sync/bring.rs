@@ -94,7 +94,7 @@ impl Bringing<'_, '_> {
         if is_same {
             let at = here.ledger.filter(|_| known.is_none());
             at.map_or(Ok(()), |tip| seen.set(repo, self.id, remote, Oid(tip)))?;
-            return self.to_push(here);
+            return self.pushes(here);
         }
         let (mine, theirs) = self.records(here)?;
         let plan = Sides { here: &mine, there: &theirs, seen: known }.plan();
@@ -121,7 +121,7 @@ impl Bringing<'_, '_> {
             seen.set(repo, self.id, remote, Oid(tip))?;
         }
         self.end.tip = moved.ledger.map(Oid);
-        self.to_push(moved)
+        self.pushes(moved)
     }
 
     /// The ids of the records of both sides.
@@ -237,8 +237,10 @@ impl Bringing<'_, '_> {
     fn reappend(&mut self, here: Places, common: usize, theirs: usize) -> Result<Places> {
         let (Some(old), Some(tip)) = (here.ledger, self.there.ledger) else { return Ok(here) };
         let repo = self.exchange.repo;
-        let Held::Ours { _lock } = self.lock()? else { return Err(self.is_run_here()) };
-        let held = Held::Ours { _lock };
+        let held = self.lock()?;
+        if let Held::Running = held {
+            return Err(self.is_run_here());
+        }
         let before = self.examine(old, common).map_err(|error| {
             error.while_doing(format!("the ledger of `{}` here does not verify", self.id))
         })?;
@@ -294,7 +296,10 @@ impl Bringing<'_, '_> {
                     refs.notes()
                 ));
             } else {
-                moved.notes = self.merged(here.notes, examined, before, at)?.unwrap_or(here.notes);
+                moved.notes = match self.merged(here.notes, examined, before, at)? {
+                    Merged::Into(to) => to,
+                    Merged::Kept(_) | Merged::Foreign(_) => here.notes,
+                };
             }
         }
         let change = |kind: LoopRefKind| RefChange {
@@ -316,39 +321,37 @@ impl Bringing<'_, '_> {
         Ok(moved)
     }
 
-    /// Where the notes here are to be; `None` if they stay, whatever the remote has.
+    /// Where the notes here are to be. What keeps them from being merged is told.
     fn merged(
         &mut self,
         here: Option<ObjectId>,
         examined: &Examined,
         before: Option<&LedgerFacts>,
         at: At,
-    ) -> Result<Option<Option<ObjectId>>> {
+    ) -> Result<Merged> {
         let repo = self.exchange.repo;
         let objects = Objects::new(repo.gix(), None)
             .map_err(|cause| Error::workspace("the object store cannot be opened").caused_by(cause))?;
         let sources = Sources { now: &examined.facts, lines: &examined.lines, before };
-        let name = self.id.refs().notes();
-        Ok(match sources.merge(repo, &objects, here, self.there.notes, at)? {
-            Merged::Into(to) => Some(to),
+        let merged = sources.merge(repo, &objects, here, self.there.notes, at)?;
+        match &merged {
+            Merged::Into(_) => {}
             Merged::Kept(why) => {
+                let name = self.id.refs().notes();
                 self.end.warn(format!(
                     "{name} holds what is no receipt of the loop ({why}); it stays here and is not shared"
                 ));
-                None
             }
-            Merged::Foreign(why) => {
-                self.end.warn(format!(
-                    "the receipts of `{}` on {} are not those of its ledger ({why}); they are left alone",
-                    self.id, self.exchange.remote
-                ));
-                None
-            }
-        })
+            Merged::Foreign(why) => self.end.warn(format!(
+                "the receipts of `{}` on {} are not those of its ledger ({why}); they are left alone",
+                self.id, self.exchange.remote
+            )),
+        }
+        Ok(merged)
     }
 
     /// What the remote is to get, now that this is what is here.
-    fn to_push(&mut self, here: Places) -> Result<Vec<PushRef>> {
+    fn pushes(&mut self, here: Places) -> Result<Vec<PushRef>> {
         let Some(tip) = here.ledger else { return Ok(Vec::new()) };
         let ledger_moves = self.there.ledger != Some(tip);
         if !ledger_moves && self.there.notes == here.notes && self.there.head == here.head {
@@ -367,7 +370,7 @@ impl Bringing<'_, '_> {
             && self.exchange.repo.check_no_notes_merge(self.id.refs().notes().as_ref()).is_ok()
         {
             let at = At::now().max(examined.chain.tip.record.at);
-            if let Some(merged) = self.merged(here.notes, &examined, None, at)? {
+            if let Merged::Into(merged) = self.merged(here.notes, &examined, None, at)? {
                 to.notes = merged;
                 if let Some(merged) = merged.filter(|merged| Some(*merged) != here.notes) {
                     let name = self.id.refs().notes();

@@ -82,9 +82,10 @@ impl Sides<'_> {
             // What is known of the records before `seen` is what is here.
             let before = here.iter().position(|id| *id == seen).map_or(&[][..], |at| &here[..at]);
             let there = *tip;
-            return Plan::Refused(match before.contains(&there) {
-                true => Fault::WentBack { seen, there },
-                false => Fault::Replaced { seen, there },
+            return Plan::Refused(if before.contains(&there) {
+                Fault::WentBack { seen, there }
+            } else {
+                Fault::Replaced { seen, there }
             });
         }
         let Some(first) = here.first() else { return Plan::FastForward };

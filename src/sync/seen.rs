@@ -61,7 +61,8 @@ impl Seen {
         self.0.retain(|(name, _)| name != remote);
         self.0.push((remote.to_owned(), tip));
         self.0.sort();
-        let text: String = self.0.iter().map(|(name, tip)| format!("{tip} {name}\n")).collect();
+        let lines: Vec<String> = self.0.iter().map(|(name, tip)| format!("{tip} {name}\n")).collect();
+        let text = lines.concat();
         let path = path(repo, id);
         let folder = path.parent().unwrap_or(repo.common_dir());
         fs::create_dir_all(folder)

@@ -97,7 +97,7 @@ impl SharedEnv {
         let output = command.stdin(std::process::Stdio::null()).output().unwrap();
         let code = output.status.code().unwrap_or(-1);
         if ![0, 10, 30].contains(&code) {
-            eprintln!("{args:?} in {dir:?}: {}", String::from_utf8_lossy(&output.stderr));
+            eprintln!("{args:?} in {}: {}", dir.display(), String::from_utf8_lossy(&output.stderr));
         }
         code
     }
