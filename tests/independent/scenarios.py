@@ -103,7 +103,7 @@ def stopped(world):
 
 def shared(world):
     """A loop that is run under leases: taken and given up, renewed by a later run, ended by a stop and by the target."""
-    s = Scenario(world, "shared", RED, [lines(a="p", b="f", c="f"), lines(a="p", b="p", c="f"), lines(a="p", b="p", c="p")]).run("--once")
+    s = Scenario(world, "shared", lines(a="f", b="f", c="f"), [lines(a="p", b="f", c="f"), lines(a="p", b="p", c="f"), lines(a="p", b="p", c="p")]).run("--once")
     remote = os.path.join(world.work, "shared.git")
     s.git("init", "-q", "--bare", remote)
     s.git("remote", "add", "origin", remote)
