@@ -43,6 +43,11 @@ pub const POINTS: &[&str] = &[
     "recover:reclaimed",
     "recover:closed",
     "hook:aside",
+    "sync:fetched",
+    "sync:aside",
+    "sync:before",
+    "sync:moved",
+    "sync:pushed",
 ];
 
 /// A place at which a test may have this process killed. `name` is one of [`POINTS`].

@@ -22,6 +22,7 @@
 //! | [`render`] | what people read |
 //! | [`escape`] | hostile text, shown so that it can hide nothing |
 //! | [`canonical`], [`money`], [`oid`], [`at`] | canonical JSON and hashes; micro-dollars; object ids; times |
+//! | [`sync`] | sharing loops through a remote; who alone runs a shared one |
 //! | [`setup`] | what `git loop init` looks at and writes |
 //! | [`host`] | the environment that this process was started in |
 //! | [`crash`] | where tests may have this process killed |
@@ -52,5 +53,6 @@ pub mod review;
 pub mod sandbox;
 pub mod setup;
 pub mod sign;
+pub mod sync;
 pub mod worker;
 pub mod worktree;

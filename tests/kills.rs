@@ -93,6 +93,8 @@ fn a_runner_that_is_killed_at_any_step_is_continued() {
     let mut names = story.tell(to_the_end);
     // What only a runner comes to that repairs what another left, and what only other commands do.
     names.extend(["recover:closed", "hook:aside"].map(ToOwned::to_owned));
+    let sync = ["sync:fetched", "sync:aside", "sync:before", "sync:moved", "sync:pushed"];
+    names.extend(sync.map(ToOwned::to_owned));
     let landlock = git_loop::sandbox::Adapter::Landlock;
     let probed = git_loop::sandbox::probe(landlock, git_loop::sandbox::Network::Host);
     if probed.is_err() || !git_loop::sandbox::has_private_root(landlock) {

@@ -42,6 +42,7 @@ mod review;
 mod sandboxes;
 mod second;
 mod streams;
+mod sync;
 mod told;
 mod trees;
 mod verify;

@@ -342,7 +342,7 @@ fn a_clone_without_loops_is_told_to_fetch_them() {
     let env = TestEnv::new();
     numbers(&env, HONEST, "");
     let terms = std::fs::read_to_string(env.repo().join("loop.toml")).unwrap();
-    let fetch = "git fetch upstream 'refs/loops/*:refs/loops/*'";
+    let fetch = "git loop sync upstream fix";
     env.git(&["remote", "add", "upstream", "/nowhere"]);
     env.write("loop.toml", terms.replace("from = \"failures\"", "from = \"nothing\""));
     env.git_loop(&["run", "fix"]).expect_code(129).expect_stderr(fetch);

@@ -102,7 +102,8 @@ pub fn find_loop(repo: &Repo, argument: &str) -> Result<LoopHere> {
 }
 
 /// What to do where there is no loop.
-pub const NO_LOOPS: &str = "start one with `git loop start <id>`; git does not clone loops, fetch them: git fetch origin 'refs/loops/*:refs/loops/*'";
+pub const NO_LOOPS: &str =
+    "start one with `git loop start <id>`; git does not clone loops, fetch those of a remote: git loop sync";
 
 /// The loop here whose id is most like `argument`, if one is alike enough for a slip of the finger.
 pub fn near(repo: &Repo, argument: &str) -> Option<String> {
@@ -150,7 +151,7 @@ fn no_such_loop(repo: &Repo, argument: &str) -> Error {
         (Some(name), _) => error.hint(format!("did you mean `{name}`?")),
         (None, false) => error.hint(loops_here(&names)),
         (None, true) => error.hint(format!(
-            "start one with `git loop start {argument}`; loops of a remote are not cloned, fetch them with: git fetch origin 'refs/loops/*:refs/loops/*'"
+            "start one with `git loop start {argument}`; loops of a remote are not cloned, fetch them: git loop sync"
         )),
     }
 }

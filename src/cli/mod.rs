@@ -35,6 +35,7 @@ mod show;
 mod start;
 mod status;
 mod stop;
+mod sync;
 pub mod ui;
 mod verdict;
 mod verify;
@@ -102,6 +103,7 @@ enum Command {
     Record(record::RecordArgs),
     Verdict(verdict::VerdictArgs),
     Verify(verify::VerifyArgs),
+    Sync(sync::SyncArgs),
     Gate(gate::GateArgs),
     Hooks(hooks::HooksArgs),
     Hook(hook::HookArgs),
@@ -158,7 +160,6 @@ const PLANNED: &[&str] = &[
     "watch",
     "escalate",
     "ack",
-    "sync",
     "audit",
     "mcp",
     "serve",
@@ -260,6 +261,7 @@ fn dispatch(context: &Context, command: Command) -> Result<Reply, Error> {
         Command::Record(args) => record::run(context, &args),
         Command::Verdict(args) => verdict::run(context, &args),
         Command::Verify(args) => verify::run(context, &args),
+        Command::Sync(args) => sync::run(context, &args),
         Command::Gate(args) => gate::run(context, &args),
         Command::Hooks(args) => hooks::run(context, &args),
         Command::Hook(args) => hook::run(context, &args),

@@ -134,7 +134,7 @@ fn hint_of_fetching(context: &Context, repo: &Repo, id: &str) -> Result<()> {
     if all_loops(repo)?.is_empty() {
         context.ui.warn(&format!(
             "{id} is new here, and this repository has no loops; git does not clone those of {remote}. If it is one of \
-             them, fetch it: git fetch {remote} 'refs/loops/*:refs/loops/*'",
+             them, fetch it: git loop sync {remote} {id}",
         ));
     }
     Ok(())

@@ -127,6 +127,11 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result<Reply> {
         let (what, size, path) = (kept.what(), bytes(kept.bytes), kept.path.display());
         let _ = writeln!(text, "  printed     by {what}, whose runner was killed ({size}): {path}");
     }
+    if let Some(lease) = &state.lease {
+        let (who, host) = (one_line(&lease.principal, 60), &lease.host);
+        let over = if lease.holds_at(now) { "" } else { ", which is over" };
+        let _ = writeln!(text, "  lease       {who} on {host} until {}{over}", lease.until);
+    }
     if let Some(reason) = state.halt_reason {
         let _ = writeln!(text, "  halted      {reason} (exit {})", reason.exit_code());
     }
@@ -157,6 +162,7 @@ pub fn run(context: &Context, args: &StatusArgs) -> Result<Reply> {
         .field("remaining", json!(left))
         .field("printed", told(&printed))
         .field("findings", json!(findings))
+        .field("lease", json!(state.lease))
         .field("state", json!(state)))
 }
 

@@ -14,7 +14,7 @@ use crate::at::At;
 use crate::canonical::compact_json;
 use crate::contract::{Class, Contract};
 use crate::error::{Error, Result, ResultExt};
-use crate::git::{LOOPS_PREFIX, LoopId, LoopRef, LoopRefKind, Repo};
+use crate::git::{ASIDE_PREFIX, LOOPS_PREFIX, LoopId, LoopRef, LoopRefKind, Repo};
 use crate::ledger::load::{contract_bytes, load};
 use crate::ledger::record::{Body, Record, Status};
 use crate::ledger::trust::TrustRoot;
@@ -24,7 +24,8 @@ use crate::ledger::verify::{record_ids, verify_ledger};
 /// promoted. A ledger that does not verify cannot have promoted anything, but its candidates still count.
 ///
 /// Known are the ledgers under `refs/loops`, those that `updates` bring (a push could else bring a candidate to a branch
-/// beside the ledger that says what it is), and those that a fetch refspec put among the remote-tracking refs.
+/// beside the ledger that says what it is), those that a fetch refspec put among the remote-tracking refs, and those that a
+/// synchronisation kept aside.
 pub fn known_loops(repo: &Repo, trust: Option<&TrustRoot>, updates: &[Update]) -> Result<Known> {
     let refs = repo.list_refs(LOOPS_PREFIX)?;
     let own_refs = unrecorded::own(&refs);
@@ -80,6 +81,11 @@ fn others(repo: &Repo, updates: &[Update]) -> Result<Vec<(LoopId, ObjectId)>> {
     let mut found = Vec::new();
     for (id, tip) in ledgers(updates) {
         found.extend(id.parse().ok().map(|id| (id, tip)));
+    }
+    for (name, tip) in repo.list_refs(ASIDE_PREFIX)? {
+        let id =
+            name.as_bstr().strip_prefix(ASIDE_PREFIX.as_bytes()).and_then(|rest| rest.split_once_str("/"));
+        found.extend(id.and_then(|(id, _)| id.to_str().ok()?.parse().ok()).map(|id| (id, tip)));
     }
     let unreadable = || "the remote-tracking refs cannot be read".to_owned();
     let refs = repo.gix().references().or_workspace(unreadable)?;
@@ -270,7 +276,7 @@ impl LedgerJudge for ByTrust<'_> {
 
 /// The receipt of an iteration record as a line of a note: what the record says, also in fields that only a newer
 /// version knows.
-fn receipt_line(repo: &Repo, record: ObjectId) -> Option<String> {
+pub fn receipt_line(repo: &Repo, record: ObjectId) -> Option<String> {
     let bytes = repo.read_path_at(record, "record.json").ok()??;
     let record: Value = serde_json::from_slice(&bytes).ok()?;
     Some(compact_json(record.get("body")?.get("receipt")?))

@@ -44,12 +44,14 @@ pub use branch::{BranchError, InUse};
 pub use command::{CommandError, GitCommand, GitOutput, GitProgram, GitVersion, MINIMUM_VERSION};
 pub use config::{Config, ConfigEntry, ConfigError, Overlays, Scope};
 pub use lock::{Holder, LockError, LoopLock, WorktreesLock};
-pub use names::{LOOPS_PREFIX, LoopId, LoopRef, LoopRefKind, LoopRefs, NOTES_PREFIX, NameError};
+pub use names::{
+    ASIDE_PREFIX, LOOPS_PREFIX, LoopId, LoopRef, LoopRefKind, LoopRefs, NOTES_PREFIX, NameError, RemoteNames,
+};
 pub use notes::NotesError;
 pub use objects::{Durability, ObjectError};
 pub use open::{Allow, Repo, RepoError};
 pub use refs::RefError;
-pub use remote::{PushRef, Pushed, RemoteError};
+pub use remote::{PushEnd, PushRef, Pushed, RemoteError};
 pub use revision::{RevisionError, resolve_revision};
 pub use short::{TreesInMemory, signature};
 pub use signature::{Signature, SignatureError};

@@ -4,6 +4,10 @@
 //! refs/loops/<id>/ledger    LoopRefs::ledger   the chain of signed records; the only authority
 //! refs/loops/<id>/head      LoopRefs::head     the candidate while it is judged, else green
 //! refs/notes/loops/<id>     LoopRefs::notes    receipts, as git notes on the candidates
+//!
+//! refs/remotes/<remote>/loops/<id>/ledger|head|notes    LoopRefs::tracked    what was last fetched from a remote, verified
+//! refs/loops-aside/<id>/<12 digits>                     LoopRefs::aside      a ledger with records that were not carried over
+//! <loop.refPrefix>/<id>/ledger|head|notes               RemoteNames          on a remote that takes no refs/loops
 //! ```
 //!
 //! `refs/loops/<id>` itself never exists: it would be a file where the folder of the two refs has to be.
@@ -11,6 +15,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use gix::ObjectId;
 use gix::bstr::{BStr, ByteSlice};
 use gix::refs::FullName;
 use schemars::JsonSchema;
@@ -20,6 +25,11 @@ use serde::{Deserialize, Serialize};
 pub const LOOPS_PREFIX: &str = "refs/loops/";
 /// Where receipts live, with the final slash.
 pub const NOTES_PREFIX: &str = "refs/notes/loops/";
+
+/// Where ledgers are kept that had records which could not be carried over, with the final slash.
+pub const ASIDE_PREFIX: &str = "refs/loops-aside/";
+/// Where what remotes have is remembered, with the final slash.
+const REMOTES_PREFIX: &str = "refs/remotes/";
 
 /// The longest loop id, in bytes.
 const MAX_ID: usize = 64;
@@ -58,10 +68,18 @@ pub enum NameError {
         "{0:?} is not the ref of a loop; a loop has 'refs/loops/<id>/ledger', 'refs/loops/<id>/head' and 'refs/notes/loops/<id>'"
     )]
     NotALoopRef(String),
+    /// A `loop.refPrefix` that no ref can have, or that another kind of refs has.
+    #[error("loop.refPrefix = {0:?} is no place for the refs of loops")]
+    BadPrefix(String),
 }
 
 impl From<NameError> for crate::error::Error {
     fn from(error: NameError) -> Self {
+        if let NameError::BadPrefix(_) = error {
+            return Self::workspace(error.to_string()).hint(
+                "use a place of its own that the host takes: git config loop.refPrefix refs/heads/git-loop",
+            );
+        }
         Self::usage(error.to_string()).hint("use an id like 'fix-login-2': [a-z0-9][a-z0-9._-]{0,63}")
     }
 }
@@ -169,6 +187,19 @@ impl LoopRefs<'_> {
         self.name(LoopRefKind::Notes)
     }
 
+    /// `refs/remotes/<remote>/loops/<id>/<kind>`: what was last fetched from, or pushed to, a remote; it was verified. `None` for a
+    /// remote whose name makes no ref name.
+    pub fn tracked(&self, remote: &str, kind: LoopRefKind) -> Option<FullName> {
+        FullName::try_from(format!("{REMOTES_PREFIX}{remote}/loops/{}/{}", self.id, kind.word())).ok()
+    }
+
+    /// `refs/loops-aside/<id>/<the first 12 digits of tip>`: a former ledger.
+    #[expect(clippy::missing_panics_doc, reason = "every loop id makes a valid ref name")]
+    pub fn aside(&self, tip: ObjectId) -> FullName {
+        let name = format!("{ASIDE_PREFIX}{}/{}", self.id, tip.to_hex_with_len(12));
+        FullName::try_from(name).expect("the grammar of a loop id is stricter than that of a ref name")
+    }
+
     /// The ref of `kind`.
     #[expect(clippy::missing_panics_doc, reason = "every loop id makes a valid ref name")]
     pub fn name(&self, kind: LoopRefKind) -> FullName {
@@ -191,6 +222,95 @@ pub enum LoopRefKind {
     Head,
     /// `refs/notes/loops/<id>`
     Notes,
+}
+
+impl LoopRefKind {
+    /// All of them, the authority first.
+    pub const ALL: [Self; 3] = [Self::Ledger, Self::Head, Self::Notes];
+
+    /// The last part of the ref's name where the three of a loop lie in one folder.
+    pub fn word(self) -> &'static str {
+        match self {
+            Self::Ledger => "ledger",
+            Self::Head => "head",
+            Self::Notes => "notes",
+        }
+    }
+
+    fn from_word(word: &[u8]) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.word().as_bytes() == word)
+    }
+}
+
+/// Whether a ref is one of [`LoopRefs::tracked`].
+pub fn is_tracked_loop_ref(name: &BStr) -> bool {
+    let Some(rest) = name.strip_prefix(REMOTES_PREFIX.as_bytes()) else { return false };
+    let Some((rest, kind)) = rest.rsplit_once_str("/") else { return false };
+    let Some((rest, id)) = rest.rsplit_once_str("/") else { return false };
+    LoopRefKind::from_word(kind).is_some()
+        && rest.ends_with(b"/loops")
+        && id.to_str().is_ok_and(|id| LoopId::new(id).is_ok())
+}
+
+/// Whether a ref is one of [`LoopRefs::aside`].
+pub fn is_aside_ref(name: &BStr) -> bool {
+    let Some(rest) = name.strip_prefix(ASIDE_PREFIX.as_bytes()) else { return false };
+    let Some((id, tip)) = rest.split_once_str("/") else { return false };
+    let digits = tip.len() == 12 && tip.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'));
+    digits && id.to_str().is_ok_and(|id| LoopId::new(id).is_ok())
+}
+
+/// How the refs of loops are called on a remote.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct RemoteNames {
+    /// `loop.refPrefix` without a slash at its end; `None` for the names that they have here.
+    prefix: Option<String>,
+}
+
+impl RemoteNames {
+    /// Those of `loop.refPrefix`, where it is set: a full ref name without its last parts, `refs/heads/git-loop` say.
+    pub fn new(prefix: Option<&str>) -> Result<Self, NameError> {
+        let Some(prefix) = prefix else { return Ok(Self::default()) };
+        let prefix = prefix.trim_end_matches('/');
+        let valid = FullName::try_from(format!("{prefix}/loop/ledger")).is_ok();
+        let taken = [LOOPS_PREFIX, NOTES_PREFIX, ASIDE_PREFIX, REMOTES_PREFIX]
+            .iter()
+            .any(|taken| format!("{prefix}/").starts_with(taken) || taken.starts_with(&format!("{prefix}/")));
+        if prefix == LOOPS_PREFIX.trim_end_matches('/') {
+            return Ok(Self::default());
+        }
+        if !prefix.starts_with("refs/") || prefix.len() <= "refs/".len() || !valid || taken {
+            return Err(NameError::BadPrefix(prefix.to_owned()));
+        }
+        Ok(Self { prefix: Some(prefix.to_owned()) })
+    }
+
+    /// The name of a loop's ref on the remote.
+    #[expect(clippy::missing_panics_doc, reason = "the prefix was checked with a name behind it")]
+    pub fn name(&self, id: &LoopId, kind: LoopRefKind) -> FullName {
+        match &self.prefix {
+            None => id.refs().name(kind),
+            Some(prefix) => FullName::try_from(format!("{prefix}/{id}/{}", kind.word()))
+                .expect("the prefix was checked, and ids are strict"),
+        }
+    }
+
+    /// Reads a name that the remote listed. `None` is a ref that no loop has.
+    pub fn parse(&self, name: &BStr) -> Option<LoopRef> {
+        let Some(prefix) = &self.prefix else { return LoopRef::parse(name).ok().flatten() };
+        let rest = name.strip_prefix(prefix.as_bytes())?.strip_prefix(b"/")?;
+        let (id, kind) = rest.split_once_str("/")?;
+        let id = LoopId::new(id.to_str().ok()?).ok()?;
+        Some(LoopRef { id, kind: LoopRefKind::from_word(kind)? })
+    }
+
+    /// What to ask a remote for.
+    pub fn patterns(&self) -> Vec<String> {
+        match &self.prefix {
+            None => vec![format!("{LOOPS_PREFIX}*"), format!("{NOTES_PREFIX}*")],
+            Some(prefix) => vec![format!("{prefix}/*")],
+        }
+    }
 }
 
 /// A ref that belongs to a loop.
@@ -304,6 +424,63 @@ mod tests {
         assert_eq!(serde_json::from_str::<LoopId>("\"fix\"").unwrap().as_str(), "fix");
         let error = serde_json::from_str::<LoopId>("\"a..b\"").unwrap_err();
         assert!(error.to_string().contains("must not contain '..'"), "{error}");
+    }
+
+    #[test]
+    fn a_prefix_is_a_place_of_its_own() {
+        for bad in [
+            "",
+            "/",
+            "loops",
+            "refs",
+            "refs/",
+            "refs/a..b",
+            "refs/remotes",
+            "refs/remotes/x",
+            "refs/loops/x",
+            "refs/notes/loops",
+            "refs/notes",
+        ] {
+            assert!(RemoteNames::new(Some(bad)).is_err(), "{bad}");
+        }
+        assert_eq!(RemoteNames::new(Some("refs/loops/")).unwrap(), RemoteNames::default());
+        let names = RemoteNames::new(Some("refs/heads/git-loop/")).unwrap();
+        let id = LoopId::new("fix").unwrap();
+        assert_eq!(names.patterns(), ["refs/heads/git-loop/*"]);
+        for kind in LoopRefKind::ALL {
+            let name = names.name(&id, kind);
+            assert_eq!(name.as_bstr(), format!("refs/heads/git-loop/fix/{}", kind.word()).as_str());
+            assert_eq!(names.parse(name.as_bstr()), Some(LoopRef { id: id.clone(), kind }));
+            let own = RemoteNames::default().name(&id, kind);
+            assert_eq!(RemoteNames::default().parse(own.as_bstr()), Some(LoopRef { id: id.clone(), kind }));
+            assert_eq!(names.parse(own.as_bstr()), None);
+        }
+    }
+
+    #[test]
+    fn refs_of_ours_beside_the_loops_are_known_by_their_form() {
+        let id = LoopId::new("fix").unwrap();
+        for kind in LoopRefKind::ALL {
+            let tracked = id.refs().tracked("some/where", kind).unwrap();
+            assert!(is_tracked_loop_ref(tracked.as_bstr()), "{tracked}");
+        }
+        assert_eq!(id.refs().tracked("a..b", LoopRefKind::Head), None);
+        let aside = id.refs().aside(ObjectId::null(gix::hash::Kind::Sha1));
+        assert_eq!(aside.as_bstr(), "refs/loops-aside/fix/000000000000");
+        assert!(is_aside_ref(aside.as_bstr()));
+        for other in [
+            "refs/remotes/origin/main",
+            "refs/remotes/origin/loops/fix",
+            "refs/remotes/origin/loops/fix/other",
+            "refs/remotes/loops/fix/ledger",
+            "refs/remotes/origin/loops/FIX/ledger",
+            "refs/heads/loops/fix/ledger",
+            "refs/loops-aside/fix",
+            "refs/loops-aside/fix/0000",
+            "refs/loops-aside/fix/00000000000G",
+        ] {
+            assert!(!is_tracked_loop_ref(other.into()) && !is_aside_ref(other.into()), "{other}");
+        }
     }
 
     proptest! {

@@ -5,6 +5,7 @@
 //! note goes where the tree's own style puts it, and what others wrote is kept. The commits are not signed: notes are
 //! an index that can be rebuilt from the ledger, and a signature would say no more.
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use gix::ObjectId;
@@ -108,9 +109,42 @@ impl Repo {
         if tip.is_none() && lines.is_empty() {
             self.write_raw(Kind::Tree, b"", durability)?;
         }
-        let parent = tip.map_or_else(String::new, |tip| format!("parent {tip}\n"));
+        let parents: Vec<ObjectId> = tip.into_iter().collect();
+        self.write_notes(tree, &parents, "added", who, durability)
+    }
+
+    /// The notes at `ours` with every line of those at `theirs` that they lack, as one commit after both. As lines are whole and
+    /// in any order, there is nothing to be in conflict about.
+    pub fn merge_notes(
+        &self,
+        ours: ObjectId,
+        theirs: ObjectId,
+        who: &Signature,
+        durability: Durability,
+    ) -> Result<ObjectId, NotesError> {
+        let mut tree = self.notes_tree(ours)?;
+        for (target, _) in self.list_notes(Some(theirs))? {
+            for line in self.read_note_lines(Some(theirs), target)? {
+                tree = self.append_to_tree(tree, target, &line, durability)?;
+            }
+        }
+        self.write_notes(tree, &[ours, theirs], "merged", who, durability)
+    }
+
+    fn write_notes(
+        &self,
+        tree: ObjectId,
+        parents: &[ObjectId],
+        done: &str,
+        who: &Signature,
+        durability: Durability,
+    ) -> Result<ObjectId, NotesError> {
+        let mut lines = String::new();
+        for parent in parents {
+            let _ = writeln!(lines, "parent {parent}");
+        }
         let commit =
-            format!("tree {tree}\n{parent}author {who}\ncommitter {who}\n\nNotes added by 'git loop'\n");
+            format!("tree {tree}\n{lines}author {who}\ncommitter {who}\n\nNotes {done} by 'git loop'\n");
         Ok(self.write_raw(Kind::Commit, commit.as_bytes(), durability)?)
     }
 

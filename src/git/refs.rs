@@ -353,6 +353,8 @@ pub(super) fn is_ours(name: &FullNameRef) -> bool {
     let name = name.as_bstr();
     name.starts_with(super::names::LOOPS_PREFIX.as_bytes())
         || name.starts_with(super::names::NOTES_PREFIX.as_bytes())
+        || super::names::is_tracked_loop_ref(name)
+        || super::names::is_aside_ref(name)
 }
 
 /// The name of a ref as a path. Only Windows has names that it cannot express; none of a loop is one.

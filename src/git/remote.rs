@@ -70,6 +70,15 @@ pub enum Pushed {
     Refused(String),
 }
 
+/// What came of a push.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct PushEnd {
+    /// What became of each ref, in the order in which they were named.
+    pub refs: Vec<Pushed>,
+    /// What the programs of the remote said, hooks usually, line by line.
+    pub said: Vec<String>,
+}
+
 impl Repo {
     /// The refs of a remote that match one of `patterns` (`refs/loops/*`), by name.
     pub fn list_remote_refs(
@@ -90,23 +99,41 @@ impl Repo {
             .collect()
     }
 
-    /// Fetches refs by explicit refspecs, without tags and without touching `FETCH_HEAD`. The names on this side
-    /// should be temporary ones: what arrives is not verified yet.
-    pub fn fetch_refs(&self, remote: &str, refspecs: &[String]) -> Result<(), RemoteError> {
-        let git = self.remote_command(remote)?;
-        let options = ["fetch", "--no-tags", "--no-write-fetch-head", "--refmap=", "--quiet", "--"];
-        git.lazy_fetch().args(options).arg(remote).args(refspecs).run()?;
+    /// Fetches what the refs of these names on the remote reach, and makes no ref of it: not `FETCH_HEAD` either, nor tags, nor
+    /// the remote's `HEAD`, whatever the configuration says of the remote.
+    pub fn fetch_objects(&self, remote: &str, names: &[FullName]) -> Result<(), RemoteError> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let list: Vec<String> = names.iter().map(ToString::to_string).collect();
+        let git = self.remote_command(remote)?.lazy_fetch();
+        let git = git.arg("-c").arg(format!("remote.{remote}.followRemoteHEAD=never")).args([
+            // A pack is on the disk, whole, or not there; loose objects come one by one, and git does not wait for them.
+            "-c",
+            "fetch.unpackLimit=1",
+            "fetch",
+            "--no-tags",
+            "--no-write-fetch-head",
+            "--no-prune",
+            "--refmap=",
+            "--quiet",
+            "--stdin",
+            "--",
+            remote,
+        ]);
+        git.stdin(list.join("\n")).run()?;
         Ok(())
     }
 
     /// Pushes all of `refs` or none, each only if it is on the remote what is expected, and says of each what became
     /// of it. An error is what kept the remote from answering at all.
-    pub fn push_refs(&self, remote: &str, refs: &[PushRef]) -> Result<Vec<Pushed>, RemoteError> {
+    pub fn push_refs(&self, remote: &str, refs: &[PushRef]) -> Result<PushEnd, RemoteError> {
         if refs.is_empty() {
-            return Ok(Vec::new());
+            return Ok(PushEnd::default());
         }
         let mut git = self.remote_command(remote)?.lazy_fetch();
         // Our own hook judges what people push; this is the code that it would call.
+        git = git.arg("-c").arg(format!("remote.{remote}.mirror=false"));
         git = git.args(["push", "--porcelain", "--atomic", "--no-verify", "--quiet"]);
         for push in refs {
             let expect = push.expect.map_or_else(String::new, |id| id.to_string());
@@ -119,14 +146,17 @@ impl Repo {
         }
         match git.run() {
             // With `--quiet` only what was refused is reported.
-            Ok(output) => Ok(match_results(refs, &parse_porcelain(&output.stdout), &Pushed::Done)),
+            Ok(output) => Ok(PushEnd {
+                refs: match_results(refs, &parse_porcelain(&output.stdout), &Pushed::Done),
+                said: said_there(&output.stderr),
+            }),
             Err(CommandError::Failed { command, code, stderr, stdout }) => {
                 let results = parse_porcelain(&stdout);
                 if results.is_empty() {
                     return Err(CommandError::Failed { command, code, stderr, stdout }.into());
                 }
                 let others = Pushed::Refused("another ref of the same push was refused".into());
-                Ok(match_results(refs, &results, &others))
+                Ok(PushEnd { refs: match_results(refs, &results, &others), said: said_there(&stderr) })
             }
             Err(error) => Err(error.into()),
         }
@@ -162,6 +192,12 @@ impl Repo {
         }
         Ok(())
     }
+}
+
+/// The lines that git passes on from the other side.
+fn said_there(stderr: &str) -> Vec<String> {
+    let lines = stderr.lines().filter_map(|line| line.strip_prefix("remote:"));
+    lines.map(|line| line.trim().to_owned()).filter(|line| !line.is_empty()).collect()
 }
 
 /// Reads the lines of `git push --porcelain`: flag, tab, `from:to`, tab, summary with the reason in parentheses.
@@ -221,28 +257,53 @@ mod tests {
         let open = repo.open();
         assert_eq!(open.list_remote_refs("origin", &["refs/loops/*"]).unwrap(), []);
         let both = [push("a", Some(first), None), push("b", Some(first), None)];
-        assert_eq!(open.push_refs("origin", &both).unwrap(), [Pushed::Done, Pushed::Done]);
+        assert_eq!(open.push_refs("origin", &both).unwrap().refs, [Pushed::Done, Pushed::Done]);
         let listed = open.list_remote_refs("origin", &["refs/loops/*"]).unwrap();
         assert_eq!(listed, [("refs/loops/a/ledger".into(), first), ("refs/loops/b/ledger".into(), first)]);
 
         // One wrong lease, and neither moves.
         let changes = [push("a", Some(second), Some(first)), push("b", Some(second), Some(second))];
-        let results = open.push_refs("origin", &changes).unwrap();
+        let results = open.push_refs("origin", &changes).unwrap().refs;
         assert!(results.iter().all(|result| matches!(result, Pushed::Refused(_))), "{results:?}");
         assert!(matches!(&results[1], Pushed::Refused(why) if why.contains("stale info")), "{results:?}");
         assert_eq!(open.list_remote_refs("origin", &["refs/loops/*"]).unwrap(), listed);
         // One that must not exist but does.
-        let results = open.push_refs("origin", &[push("a", Some(second), None)]).unwrap();
+        let results = open.push_refs("origin", &[push("a", Some(second), None)]).unwrap().refs;
         assert!(matches!(&results[..], [Pushed::Refused(_)]), "{results:?}");
 
         let changes = [push("a", Some(second), Some(first)), push("b", None, Some(first))];
-        assert_eq!(open.push_refs("origin", &changes).unwrap(), [Pushed::Done, Pushed::Done]);
+        assert_eq!(open.push_refs("origin", &changes).unwrap().refs, [Pushed::Done, Pushed::Done]);
         let listed = open.list_remote_refs("origin", &["refs/loops/*"]).unwrap();
         assert_eq!(listed, [("refs/loops/a/ledger".into(), second)]);
+    }
 
-        open.fetch_refs("origin", &["refs/loops/a/ledger:refs/loops-in/a".into()]).unwrap();
-        assert_eq!(repo.id("refs/loops-in/a"), second);
+    #[test]
+    fn a_fetch_brings_objects_and_makes_no_ref() {
+        let repo = with_remote();
+        let other = TestRepo::new();
+        let bare = repo.outside().join("origin.git");
+        let theirs = other.commit("theirs");
+        other.git([
+            "push",
+            "-q",
+            bare.to_str().unwrap(),
+            "HEAD:refs/heads/main",
+            "HEAD:refs/loops/a/ledger",
+            "HEAD:refs/tags/t",
+        ]);
+        repo.git(["config", "remote.origin.tagOpt", "--tags"]);
+        repo.git(["config", "remote.origin.prune", "true"]);
+        repo.git(["update-ref", "refs/remotes/origin/gone", "HEAD"]);
+        let before = repo.git(["for-each-ref"]);
+        let open = repo.open();
+        assert!(!open.has_object(theirs));
+        open.fetch_objects("origin", &[]).unwrap();
+        open.fetch_objects("origin", &[LoopId::new("a").unwrap().refs().ledger()]).unwrap();
+        assert!(repo.open().has_object(theirs));
+        assert_eq!(repo.git(["for-each-ref"]), before);
         assert!(!repo.path().join(".git/FETCH_HEAD").exists());
+        let error = open.fetch_objects("origin", &[LoopId::new("b").unwrap().refs().ledger()]).unwrap_err();
+        assert!(error.to_string().contains("refs/loops/b/ledger"), "{error}");
     }
 
     #[cfg(unix)]
@@ -252,9 +313,11 @@ mod tests {
         let repo = with_remote();
         let hook = repo.outside().join("origin.git/hooks/update");
         std::fs::create_dir_all(hook.parent().unwrap()).unwrap();
-        std::fs::write(&hook, "#!/bin/sh\nexit 1\n").unwrap();
+        std::fs::write(&hook, "#!/bin/sh\necho not here >&2\nexit 1\n").unwrap();
         std::fs::set_permissions(&hook, std::fs::Permissions::from_mode(0o755)).unwrap();
-        let results = repo.open().push_refs("origin", &[push("a", Some(repo.id("HEAD")), None)]).unwrap();
+        let end = repo.open().push_refs("origin", &[push("a", Some(repo.id("HEAD")), None)]).unwrap();
+        let results = end.refs;
+        assert_eq!(end.said[0], "not here");
         assert!(
             matches!(&results[..], [Pushed::Refused(why)] if why.contains("hook declined")),
             "{results:?}"

@@ -23,6 +23,7 @@
 //! | [`leftovers`] | what runners that have ended left on this machine |
 //! | [`context`], `history` | what a worker is given to read; what it is told of earlier iterations |
 //! | [`tamper`] | what a worker must leave alone besides files |
+//! | `lease` | who alone runs a loop that is shared |
 //! | [`outside`] | iterations whose worker, or also whose check, runs elsewhere |
 //! | `recover` | what a dead runner left: closed, repaired, reclaimed |
 //! | [`interrupt`], `watch` | Ctrl-C, SIGTERM and an operator's stop |
@@ -41,6 +42,7 @@ mod holdout;
 pub mod interrupt;
 mod iteration;
 mod lasting;
+mod lease;
 mod left;
 pub mod leftovers;
 mod outcome;

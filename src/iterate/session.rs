@@ -148,6 +148,8 @@ impl<'a> Session<'a> {
         if !keep_open {
             this.before_giving_up()?;
         }
+        // Before anything is recorded: another machine may be at it.
+        this.take_lease()?;
         this.recover(keep_open)?;
         Ok(this)
     }
@@ -187,6 +189,10 @@ impl<'a> Session<'a> {
                 return Ok(self.end());
             }
             self.resume()?;
+            self.take_lease()?;
+            if self.tip.state.phase == Phase::Halted {
+                return Ok(self.end());
+            }
         }
         self.preflight()?;
         self.expected.only(self.tip.id);
@@ -209,6 +215,10 @@ impl<'a> Session<'a> {
                 Err(_) => continue,
             }
             self.can_record()?;
+            self.take_lease()?;
+            if self.tip.state.phase == Phase::Halted {
+                continue;
+            }
             let last = options.once || self.tip.state.iteration + 1 >= self.tip.contract.limits.iterations;
             self.ahead.borrow_mut().goes_on = !last;
             if let Err(error) = self.iteration()
@@ -225,6 +235,7 @@ impl<'a> Session<'a> {
         if self.interrupt.is_set() && self.tip.state.phase != Phase::Halted {
             return Ok(self.interrupted());
         }
+        self.hand_back()?;
         Ok(self.end())
     }
 

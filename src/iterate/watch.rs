@@ -2,6 +2,7 @@
 //! iteration is recorded.
 
 use std::collections::HashSet;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -19,9 +20,24 @@ const PERIOD: Duration = Duration::from_millis(250);
 /// The tips that this runner has published or is about to publish. The earlier ones stay: a watcher that was held up may have read the
 /// ledger before the last of them was published.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Expected(Arc<Mutex<HashSet<Oid>>>);
+pub(super) struct Expected(Arc<Mutex<HashSet<Oid>>>, Arc<AtomicBool>);
+
+/// While it lives, wherever the ledger goes is expected: this process moves it.
+pub(super) struct Pause(Arc<AtomicBool>);
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
 
 impl Expected {
+    /// From here on nothing is unexpected, until what this gives is dropped.
+    pub fn pause(&self) -> Pause {
+        self.1.store(true, Ordering::SeqCst);
+        Pause(Arc::clone(&self.1))
+    }
+
     /// From here on the ledger may be at `before` or at `after`.
     pub fn either(&self, before: Oid, after: Oid) {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).extend([before, after]);
@@ -33,7 +49,7 @@ impl Expected {
     }
 
     fn has(&self, tip: Oid) -> bool {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&tip)
+        self.1.load(Ordering::SeqCst) || self.0.lock().unwrap_or_else(PoisonError::into_inner).contains(&tip)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::observe::Observed;
 use super::receipt::{CheckReceipt, CostBasis, CostReceipt, Receipt};
-use super::record::{Body, FindingAction, HaltedBy, Kind, Record, Status, Verdict};
+use super::record::{Body, FindingAction, HaltedBy, Kind, LONGEST_LEASE_SECONDS, Record, Status, Verdict};
 use super::state::{
-    Approval, BaselineState, Comprehension, Counters, DueHalt, LastingCounters, MODE, MetricIntegrity,
+    Approval, BaselineState, Comprehension, Counters, DueHalt, LastingCounters, Lease, MODE, MetricIntegrity,
     OpenCheckpoint, OpenFinding, Phase, Regressions, STATE_SCHEMA, SameFailures, Signer, State,
 };
 use crate::canonical::canonical_json;
@@ -94,6 +94,7 @@ pub fn begin(contract: &Contract) -> State {
         approvals: Vec::new(),
         released: false,
         findings: contract.renewal.as_ref().map_or_else(Vec::new, |renewal| renewal.findings.clone()),
+        lease: None,
     }
 }
 
@@ -119,6 +120,9 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
         && kind != Kind::Halt
     {
         return Err(out_of_place(kind, format!("the last record calls for a halt, `{}`", due.halt_reason)));
+    }
+    if matches!(record.body, Body::Baseline(_) | Body::Checkpoint(_) | Body::Iteration(_)) {
+        expect_no_lease_of_others(&state, record)?;
     }
     match &record.body {
         Body::Contract(_) => return Err(out_of_place(kind, "a ledger has one contract".to_owned())),
@@ -258,6 +262,7 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
             state.status = body.status;
             state.halt_reason = Some(body.halt_reason);
             state.counters.halted_at = Some(record.at);
+            state.lease = None;
             if body.by != HaltedBy::Operator {
                 submitted(&mut state, record);
             }
@@ -339,6 +344,32 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
             }
             expect_no_submitter(&state, record, "release it")?;
             state.released = true;
+        }
+        Body::Lease(body) => {
+            expect_running(&state, kind)?;
+            let lasts = body.until.seconds() - record.at.seconds();
+            if !(0..=LONGEST_LEASE_SECONDS.cast_signed()).contains(&lasts) {
+                return Err(out_of_place(
+                    kind,
+                    format!("it would last from {} to {}", record.at, body.until),
+                ));
+            }
+            if !is_holder(&body.holder) || !is_host(&body.host) {
+                return Err(out_of_place(kind, "holder or host are malformed".to_owned()));
+            }
+            let same = |lease: &Lease| lease.holder == body.holder && lease.key == record.actor.key;
+            if let Some(lease) =
+                state.lease.as_ref().filter(|lease| !same(lease) && lease.holds_at(record.at))
+            {
+                return Err(out_of_place(kind, held(lease)));
+            }
+            state.lease = (lasts > 0).then(|| Lease {
+                holder: body.holder.clone(),
+                host: body.host.clone(),
+                principal: record.actor.principal.clone(),
+                key: record.actor.key.clone(),
+                until: body.until,
+            });
         }
         Body::Finding(body) => {
             if state.status == Status::Succeeded {
@@ -526,6 +557,30 @@ fn submitted(state: &mut State, record: &Record) {
     if !state.submitters.contains(&who) {
         state.submitters.push(who);
     }
+}
+
+/// Whoever has another key than the lease waits until it is over.
+fn expect_no_lease_of_others(state: &State, record: &Record) -> Result<(), FoldError> {
+    match &state.lease {
+        Some(lease) if lease.key != record.actor.key && lease.holds_at(record.at) => {
+            Err(out_of_place(record.kind, held(lease)))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn held(lease: &Lease) -> String {
+    format!("{} runs the loop on {} until {}", lease.principal, lease.host, lease.until)
+}
+
+fn is_holder(holder: &str) -> bool {
+    holder.len() == 16 && holder.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+}
+
+/// Whether a machine may be called so in a record.
+pub fn is_host(host: &str) -> bool {
+    (1..=64).contains(&host.len())
+        && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
 }
 
 fn out_of_place(kind: Kind, why: String) -> FoldError {

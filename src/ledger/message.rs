@@ -73,6 +73,14 @@ pub fn subject(contract: &Contract, record: &Record) -> String {
             one_line(&body.reason, OBJECTIVE_CHARS),
             one_line(&record.actor.principal, OBJECTIVE_CHARS)
         ),
+        Body::Lease(body) => {
+            let who = one_line(&record.actor.principal, OBJECTIVE_CHARS);
+            if body.until == record.at {
+                format!("lease: given up by {who}")
+            } else {
+                format!("lease: {who} on {} until {}", body.host, body.until)
+            }
+        }
         Body::Finding(body) => {
             let who = one_line(&record.actor.principal, OBJECTIVE_CHARS);
             match body.action {
@@ -100,7 +108,12 @@ pub fn trailers(record: &Record) -> Vec<(&'static str, String)> {
         ("Loop-Seq", record.seq.to_string()),
     ];
     match &record.body {
-        Body::Contract(_) | Body::Baseline(_) | Body::Resume(_) | Body::Finding(_) | Body::Release(_) => {}
+        Body::Contract(_)
+        | Body::Baseline(_)
+        | Body::Resume(_)
+        | Body::Finding(_)
+        | Body::Release(_)
+        | Body::Lease(_) => {}
         Body::Checkpoint(body) => list.push(("Loop-Iteration", body.iteration.to_string())),
         Body::Iteration(body) => {
             let receipt = &body.receipt;

@@ -60,7 +60,7 @@ pub(super) fn check(
             Err(LoadError::Object(ObjectError::Missing { .. })) => {
                 return Ok(Some(format!(
                     "it renews loop `{}`, whose ledger is not here: that its base, its origin and its changed terms are as it says is not \
-                     checked; fetch it: git fetch <remote> 'refs/loops/*:refs/loops/*'",
+                     checked; fetch it: git loop sync <remote>",
                     renewal.loop_id
                 )));
             }

@@ -172,6 +172,8 @@ pub enum Body {
     Finding(FindingBody),
     /// See [`Kind::Release`].
     Release(ReleaseBody),
+    /// See [`Kind::Lease`].
+    Lease(LeaseBody),
 }
 
 /// A file that a record keeps under `evidence/`.
@@ -380,6 +382,22 @@ pub struct FindingBody {
     pub message: String,
 }
 
+/// The longest that a lease may last, in seconds.
+pub const LONGEST_LEASE_SECONDS: u64 = 86_400;
+/// For so many seconds after its end a lease is still in the way of others: what the clocks of two machines may differ by.
+pub const LEASE_GRACE_SECONDS: u64 = 300;
+
+/// The body of a `lease` record: until when one clone alone runs a loop that is shared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct LeaseBody {
+    /// The clone: 16 hex digits from the system's random source.
+    pub holder: String,
+    /// What its machine calls itself, for people; 1 to 64 of `[A-Za-z0-9._-]`.
+    pub host: String,
+    /// The end of the lease: not before `at`, and at most a day after it. The same as `at`: it is given up.
+    pub until: At,
+}
+
 /// The body of a `promotion` record.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct PromotionBody {
@@ -534,6 +552,7 @@ impl Record {
             Kind::Promotion => Known::read(bytes, Body::Promotion),
             Kind::Finding => Known::read(bytes, Body::Finding),
             Kind::Release => Known::read(bytes, Body::Release),
+            Kind::Lease => Known::read(bytes, Body::Lease),
             _ => None,
         }
     }
@@ -576,6 +595,7 @@ impl Body {
             Kind::Promotion => Self::Promotion(canonical::from_value(value)?),
             Kind::Finding => Self::Finding(canonical::from_value(value)?),
             Kind::Release => Self::Release(canonical::from_value(value)?),
+            Kind::Lease => Self::Lease(canonical::from_value(value)?),
             other => return Err(RecordError::KindNotBuilt(other.as_str())),
         })
     }
@@ -593,6 +613,7 @@ impl Body {
             Self::Promotion(_) => Kind::Promotion,
             Self::Finding(_) => Kind::Finding,
             Self::Release(_) => Kind::Release,
+            Self::Lease(_) => Kind::Lease,
         }
     }
 

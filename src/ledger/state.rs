@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::receipt::{ContextEntry, ModelIdentity};
-use super::record::{HaltedBy, Severity, Status};
+use super::record::{HaltedBy, LEASE_GRACE_SECONDS, Severity, Status};
 use crate::at::At;
 use crate::canonical;
 use crate::decide::{ComplexityDelta, Costs, FailingSets};
@@ -86,11 +86,36 @@ pub struct State {
     /// Whether a promoter released the content; absent while nobody did.
     #[serde(default, skip_serializing_if = "is_false")]
     pub released: bool,
+    /// Who alone runs the loop; absent if nobody said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lease: Option<Lease>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_false(value: &bool) -> bool {
     !value
+}
+
+/// The right of one clone to run a loop.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct Lease {
+    /// The clone.
+    pub holder: String,
+    /// What its machine calls itself.
+    pub host: String,
+    /// The principal that took it.
+    pub principal: String,
+    /// The key that took it.
+    pub key: String,
+    /// The end.
+    pub until: At,
+}
+
+impl Lease {
+    /// Whether it is still in the way of others at `at`.
+    pub fn holds_at(&self, at: At) -> bool {
+        at.seconds() < self.until.seconds().saturating_add(LEASE_GRACE_SECONDS.cast_signed())
+    }
 }
 
 /// What was measured before any worker ran.

@@ -9,8 +9,8 @@ use super::receipt::{
 };
 use super::record::{
     Actor, BaselineBody, Body, CheckpointBody, FindingAction, FindingBody, HaltBody, HaltedBy, IterationBody,
-    PromotionBody, RECORD_SCHEMA, Record, ReleaseBody, Remaining, ResumeBody, ReviewBody, Role, Severity,
-    Status, Verdict,
+    Kind, LeaseBody, PromotionBody, RECORD_SCHEMA, Record, ReleaseBody, Remaining, ResumeBody, ReviewBody,
+    Role, Severity, Status, Verdict,
 };
 use super::state::{Phase, State};
 use crate::at::At;
@@ -33,6 +33,7 @@ enum Next {
     Promotion,
     Finding { block: bool, resolve: bool },
     Release { who: bool },
+    Lease { other: bool, holder: u8, lasts: i64 },
 }
 
 fn any_next() -> impl Strategy<Value = Next> {
@@ -49,6 +50,7 @@ fn any_next() -> impl Strategy<Value = Next> {
         1 => Just(Next::Promotion),
         1 => any::<bool>().prop_map(|who| Next::Release { who }),
         1 => (prop::bool::weighted(0.3), any::<bool>()).prop_map(|(block, resolve)| Next::Finding { block, resolve }),
+        1 => (any::<bool>(), 0_u8..3, -5_i64..60).prop_map(|(other, holder, lasts)| Next::Lease { other, holder, lasts }),
     ]
 }
 
@@ -236,6 +238,11 @@ fn body(contract: &Contract, state: &State, next: &Next, seq: u64, at: At) -> Bo
         Next::Release { .. } => {
             Body::Release(ReleaseBody { halt: state.halt.unwrap_or(id(seq - 1)), reason: "why".to_owned() })
         }
+        Next::Lease { holder, lasts, .. } => Body::Lease(LeaseBody {
+            holder: format!("{holder:016x}"),
+            host: "here".to_owned(),
+            until: At::from_seconds(at.seconds() + lasts).expect("a time"),
+        }),
         Next::Finding { block, resolve } => {
             let open = state.findings.first().filter(|_| *resolve);
             Body::Finding(FindingBody {
@@ -252,7 +259,10 @@ fn body(contract: &Contract, state: &State, next: &Next, seq: u64, at: At) -> Bo
 fn record(contract: &Contract, state: &State, next: &Next, seq: u64) -> Record {
     let at = At::from_seconds(1_000_000 + i64::try_from(seq).unwrap_or(0) * 7).expect("a time");
     let body = body(contract, state, next, seq, at);
-    let reviewer = matches!(next, Next::Review { who: true, .. } | Next::Release { who: true });
+    let reviewer = matches!(
+        next,
+        Next::Review { who: true, .. } | Next::Release { who: true } | Next::Lease { other: true, .. }
+    );
     let principal = if reviewer { "a" } else { "r" };
     Record {
         schema: RECORD_SCHEMA.to_owned(),
@@ -384,6 +394,14 @@ proptest! {
             if after.status == Status::AwaitingReview && state.status == Status::Active {
                 prop_assert_eq!(after.best_metric, Some(0.0));
             }
+            // While a lease holds nobody else runs the loop or takes it over.
+            if let Some(lease) = state.lease.as_ref().filter(|lease| lease.holds_at(record.at)) {
+                let runs = matches!(record.kind, Kind::Baseline | Kind::Checkpoint | Kind::Iteration);
+                prop_assert!(!runs || record.actor.key == lease.key);
+                prop_assert!(after.lease.as_ref().is_none_or(|now| now.holder == lease.holder));
+                prop_assert!(after.lease.is_some() || matches!(record.kind, Kind::Halt | Kind::Lease));
+            }
+            prop_assert!(after.phase != Phase::Halted || after.lease.is_none());
             for approval in &after.approvals {
                 prop_assert!(after.submitters.iter().all(|who| who.principal != approval.principal));
             }
@@ -407,4 +425,48 @@ proptest! {
         let _ = State::from_bytes(&bytes);
         let _ = Contract::from_bytes(&bytes);
     }
+}
+
+/// A contract and the state after records of these kinds, `seconds` apart, and the answer to the last.
+fn after_leases(list: &[(Next, i64)]) -> Result<State, String> {
+    let contract = contract();
+    let mut state = begin(&contract);
+    for (seq, (next, at)) in (1..).zip(list) {
+        let mut record = record(&contract, &state, next, seq);
+        record.at = At::from_seconds(1_000_000 + at).expect("a time");
+        record.body = body(&contract, &state, next, seq, record.at);
+        state = fold(&contract, &state, &record).map_err(|error| error.to_string())?;
+    }
+    Ok(state)
+}
+
+#[test]
+fn a_lease_is_in_the_way_of_others_until_the_clocks_agree_that_it_is_over() {
+    let ours = |lasts| Next::Lease { other: false, holder: 1, lasts };
+    let theirs = |holder| Next::Lease { other: true, holder, lasts: 60 };
+    let begun = [(Next::Baseline(3), 0)];
+    let with = |list: &[(Next, i64)]| after_leases(&[&begun[..], list].concat());
+    let lease = with(&[(ours(60), 10)]).unwrap().lease.unwrap();
+    assert_eq!((lease.holder.as_str(), lease.until.seconds()), ("0000000000000001", 1_000_070));
+    // 300 seconds after its end, and not a second before.
+    let error = with(&[(ours(60), 10), (theirs(2), 369)]).unwrap_err();
+    assert_eq!(
+        error,
+        "a `lease` record cannot stand here: r runs the loop on here until 1970-01-12T13:47:50Z"
+    );
+    assert_eq!(with(&[(ours(60), 10), (theirs(2), 370)]).unwrap().lease.unwrap().principal, "a");
+    // The same key in another clone waits as well; the same clone renews it, and gives it up.
+    assert!(with(&[(ours(60), 10), (Next::Lease { other: false, holder: 2, lasts: 60 }, 20)]).is_err());
+    assert!(with(&[(ours(60), 10), (ours(60), 20)]).is_ok());
+    assert_eq!(with(&[(ours(60), 10), (ours(0), 20)]).unwrap().lease, None);
+    assert!(with(&[(ours(60), 10), (ours(0), 20), (theirs(2), 20)]).is_ok());
+    // Whoever has another key runs nothing meanwhile; an operator may stop it, which ends the lease.
+    assert!(with(&[(theirs(2), 10), (Next::Checkpoint, 20)]).unwrap_err().contains("a runs the loop"));
+    assert!(with(&[(theirs(2), 10), (Next::Checkpoint, 370)]).is_ok());
+    assert_eq!(with(&[(theirs(2), 10), (Next::Halt(HaltedBy::Operator), 20)]).unwrap().lease, None);
+    // It may not last longer than a day, begin in the past, or come after the halt.
+    assert!(with(&[(ours(86_400), 10)]).is_ok());
+    assert!(with(&[(ours(86_401), 10)]).is_err());
+    assert!(with(&[(ours(-1), 10)]).is_err());
+    assert!(with(&[(Next::Halt(HaltedBy::Operator), 10), (ours(60), 20)]).is_err());
 }

@@ -219,7 +219,7 @@ def main():
     parser.add_argument("--names")
     parser.add_argument("--no-mutations", action="store_true")
     parser.add_argument("--every", type=int, default=1)
-    parser.add_argument("--mutate", default="lines,cost,finding,promoted,external,repeat,sha256,renewed,started,recorded2,pattern")
+    parser.add_argument("--mutate", default="lines,cost,finding,promoted,external,repeat,sha256,renewed,started,recorded2,pattern,shared")
     options = parser.parse_args()
     work = options.work or tempfile.mkdtemp(prefix="git-loop-compare-")
     shutil.rmtree(work, ignore_errors=True)

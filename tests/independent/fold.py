@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The state after each record (format.md: .loop_state.json, The fold)."""
 import copy
+import re
 
 import lasting
 import rules
@@ -67,9 +68,12 @@ def fold(terms, before, record):
     need(before["due_halt"] is None or kind == "halt", "a halt is due")
     need(kind != "contract", "a second contract")
     state = copy.deepcopy(before)
+    if kind in ("baseline", "checkpoint", "iteration") and "lease" in state:
+        need(state["lease"]["key"] == record["actor"]["key"] or not _holds(state["lease"], record["at"]),
+             "somebody else has the lease")
     {"baseline": _baseline, "checkpoint": _checkpoint, "iteration": _iteration, "halt": _halt, "resume": _resume,
-     "review": _review, "promotion": _promotion, "finding": _finding,
-     "release": _release}[kind](terms, state, record, record["body"])
+     "review": _review, "promotion": _promotion, "finding": _finding, "release": _release,
+     "lease": _lease}[kind](terms, state, record, record["body"])
     return state
 
 
@@ -181,6 +185,7 @@ def _halt(terms, state, record, body):
     need(body["status"] == status_of(body["halt_reason"]), "the halt's status")
     state.update(phase="halted", status=body["status"], halt_reason=body["halt_reason"], due_halt=None)
     state["counters"]["halted_at"] = record["at"]
+    state.pop("lease", None)
     if body["by"] != "operator":
         _submit(state, record)
 
@@ -254,3 +259,21 @@ def _finding(_terms, state, record, body):
     need(found and found[0]["severity"] == body["severity"], "no open finding of this severity")
     _independent(state, record, "resolve what was found")
     state["findings"].remove(found[0])
+
+
+def _holds(lease, at):
+    """Until 300 seconds after its end."""
+    return seconds(at) < seconds(lease["until"]) + 300
+
+
+def _lease(_terms, state, record, body):
+    need(state["phase"] != "halted", "a lease after the halt")
+    need(re.fullmatch("[0-9a-f]{16}", body["holder"]), "the lease's holder")
+    need(re.fullmatch("[A-Za-z0-9._-]{1,64}", body["host"]), "the lease's host")
+    need(0 <= seconds(body["until"]) - seconds(record["at"]) <= 86400, "the lease's end")
+    old, actor = state.pop("lease", None), record["actor"]
+    need(old is None or (old["holder"], old["key"]) == (body["holder"], actor["key"])
+         or not _holds(old, record["at"]), "somebody else has the lease")
+    if body["until"] != record["at"]:
+        state["lease"] = {"holder": body["holder"], "host": body["host"], "principal": actor["principal"],
+                          "key": actor["key"], "until": body["until"]}

@@ -39,6 +39,7 @@ GROUPS = {
     "interrupted": ("abandoned",),
     "keys": (),
     "sha256": ("sha256",),
+    "shared": ("shared",),
 }
 
 

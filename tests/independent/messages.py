@@ -82,6 +82,13 @@ def _finding(value, body, _terms):
     return "finding: %s by %s" % (body["severity"], who), []
 
 
+def _lease(value, body, _terms):
+    who = short(value["actor"]["principal"], 60)
+    if body["until"] == value["at"]:
+        return "lease: given up by " + who, []
+    return "lease: %s on %s until %s" % (who, body["host"], body["until"]), []
+
+
 _KINDS = {"contract": _contract, "baseline": _baseline, "checkpoint": _checkpoint, "iteration": _iteration, "halt": _halt,
           "resume": lambda *_: ("resume: go on", []), "review": _review, "promotion": _promotion, "finding": _finding,
-          "release": _release}
+          "release": _release, "lease": _lease}

@@ -87,7 +87,7 @@ def plain(world, wanted):
 def special(world, wanted):
     """Loops with more commands than run."""
     for make in (started, stopped, finding, promoted, rejected, renewed, external, recorded, repeat, flaky, sha256, packed,
-                 verdict_file, junit, jest, texts, formats, odd, timeouts, abandoned):
+                 verdict_file, junit, jest, texts, formats, odd, timeouts, abandoned, shared):
         if wanted(make.__name__):
             yield from make(world)
 
@@ -100,6 +100,20 @@ def stopped(world):
     s = Scenario(world, "stopped-early", RED, [lines(a="p", b="p", c="p")])
     s.loop("start", s.name, "-f", os.path.join(world.work, "loop-%s.toml" % s.name))
     s.loop("stop", s.name, "--key", world.key("ann"))
+    s.run("--resume")
+    yield s
+
+
+def shared(world):
+    """A loop that is run under leases: taken and given up, renewed by a later run, ended by a stop and by the target."""
+    s = Scenario(world, "shared", lines(a="f", b="f", c="f"), [lines(a="p", b="f", c="f"), lines(a="p", b="p", c="f"), lines(a="p", b="p", c="p")]).run("--once")
+    remote = os.path.join(world.work, "shared.git")
+    s.git("init", "-q", "--bare", remote)
+    s.git("remote", "add", "origin", remote)
+    s.loop("sync")
+    s.run("--once")
+    s.loop("stop", s.name, "--reason", "lunch", "--key", world.key("ann"))
+    s.loop("sync")
     s.run("--resume")
     yield s
 

@@ -168,6 +168,7 @@ class Tables:
             "release": obj([("halt", self.oid), ("reason", string)]),
             "finding": obj([("action", enum("add", "resolve")), ("finding", opt(self.oid)), ("severity", SEVERITY),
                             ("message", string)]),
+            "lease": obj([("holder", string), ("host", string), ("until", time_type)]),
         }
 
     def _contract(self):

@@ -1,5 +1,6 @@
 //! A hermetic place for one test: a home, keys, a repository, and nothing of the machine's configuration.
 
+pub mod clones;
 pub mod crash;
 pub mod disk;
 pub mod engine;
