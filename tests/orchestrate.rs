@@ -312,7 +312,7 @@ fn a_loop_that_halted_for_a_finding_is_resumed_by_the_next_checkpoint() {
     env.git_loop(&["stop", "fix", "--key", ann]).expect_code(0);
     env.git_loop(&["checkpoint", "fix"]).expect_code(11);
     env.git_loop(&["checkpoint", "fix", "--resume"]).expect_code(1).expect_stderr("is open already");
-    env.git_loop(&["checkpoint", "fix", "--abandon"]).expect_code(0);
+    env.git_loop(&["checkpoint", "fix", "--abandon"]).expect_code(11);
     env.git_loop(&["checkpoint", "fix", "--resume"]).expect_code(0);
     env.git_loop(&["verify", "fix"]).expect_code(0);
 }
