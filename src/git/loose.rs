@@ -23,6 +23,8 @@ use gix::zlib::{Inflate, Status};
 const SMALL: usize = 8192;
 /// More than the header, the frame of one stored block and the checksum take.
 const FRAME: usize = 48;
+/// A larger object is written in pieces, so that it can be given up.
+const PIECEWISE: usize = 1 << 20;
 /// How often something is tried again that git has taken away meanwhile.
 const TRIES: usize = 8;
 /// The largest file that is read here.
@@ -33,6 +35,21 @@ const HALF: usize = LARGEST_FILE / 2;
 const LARGEST_OBJECT: u64 = 1 << 20;
 /// Where one object was not loose, the next few are not looked for either: they will be in the same pack.
 const SKIPPED: u32 = 7;
+
+/// Bytes that are read as long as somebody wants them.
+struct Pieces<'a> {
+    rest: &'a [u8],
+    is_wanted: &'a dyn Fn() -> bool,
+}
+
+impl Read for Pieces<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if !(self.is_wanted)() {
+            return Err(io::Error::other("it is not wanted any more"));
+        }
+        self.rest.read(buffer)
+    }
+}
 
 /// Where an object is, if it is loose, below the folder `objects`.
 pub(super) fn path(objects: &Path, id: &oid) -> PathBuf {
@@ -54,6 +71,17 @@ pub(super) fn path(objects: &Path, id: &oid) -> PathBuf {
 ///
 /// What was stored is held in memory for a while: see [`hold`].
 pub(crate) fn store(objects: &gix::OdbHandle, kind: Kind, bytes: &[u8], id: ObjectId) -> gix::Result<()> {
+    store_while(objects, kind, bytes, id, &|| true)
+}
+
+/// The same, for as long as `is_wanted` says so: of a large object it is asked again and again, and nothing is left if it is not stored.
+pub(crate) fn store_while(
+    objects: &gix::OdbHandle,
+    kind: Kind,
+    bytes: &[u8],
+    id: ObjectId,
+    is_wanted: &dyn Fn() -> bool,
+) -> gix::Result<()> {
     let folder = objects.store_ref().path();
     let path = path(folder, &id);
     let small = bytes.len() + FRAME <= SMALL;
@@ -79,9 +107,16 @@ pub(crate) fn store(objects: &gix::OdbHandle, kind: Kind, bytes: &[u8], id: Obje
     }
     // git removes a folder with the last object in it, at any time.
     for attempt in 1.. {
-        match gix::objs::Write::write_buf_with_known_id(objects, kind, bytes, id) {
+        let written = if bytes.len() > PIECEWISE {
+            let size = bytes.len() as u64;
+            let mut pieces = Pieces { rest: bytes, is_wanted };
+            gix::objs::Write::write_stream_with_known_id(objects, kind, size, &mut pieces, id)
+        } else {
+            gix::objs::Write::write_buf_with_known_id(objects, kind, bytes, id)
+        };
+        match written {
             _ if there => break,
-            Err(error) if attempt == TRIES => return Err(error),
+            Err(error) if attempt == TRIES || !is_wanted() => return Err(error),
             Err(_) => {}
             Ok(_) => break,
         }

@@ -337,18 +337,19 @@ mod tests {
 
     #[test]
     fn what_was_not_written_whole_is_no_credential() {
-        let cases: [(&[u8], bool, Option<&[u8]>); 9] = [
-            (b"token-1234", false, Some(b"token-1234")),
-            (b"token-1234\n", false, Some(b"token-1234")),
-            (b"", false, None),
-            (b"\0\0\0\0\0\0\0\0", false, None),
-            (b"token-1234\n\0\0\0", true, Some(b"token-1234")),
-            (b"token-12\0\0\0\0\0", true, None),
-            (b"token-1\0\0\0\n", true, None),
-            (b"\0\0\0\0\0\0\0\0", true, None),
-            (b"", true, None),
+        let cases: [(&[u8], bool, bool); 9] = [
+            (b"token-1234", false, true),
+            (b"token-1234\n", false, true),
+            (b"", false, false),
+            (b"\0\0\0\0\0\0\0\0", false, false),
+            (b"token-1234\n\0\0\0", true, true),
+            (b"token-12\0\0\0\0\0", true, false),
+            (b"token-1\0\0\0\n", true, false),
+            (b"\0\0\0\0\0\0\0\0", true, false),
+            (b"", true, false),
         ];
-        for (content, reserved, expected) in cases {
+        for (content, reserved, whole) in cases {
+            let expected = whole.then_some(&b"token-1234"[..]);
             assert_eq!(written(content, reserved), expected, "{content:?} {reserved}");
         }
     }

@@ -35,8 +35,7 @@ pub struct SnapshotOptions<'a> {
     pub max_total_bytes: u64,
     /// Read every file, also those that `stat` shows to be untouched.
     pub read_all: bool,
-    /// Once it is set nobody wants the snapshot any more: it ends with [`WorktreeError::Stopped`], at the latest when the file that is
-    /// being stored is.
+    /// Once it is set nobody wants the snapshot any more: it ends with [`WorktreeError::Stopped`].
     pub stop: Option<&'a AtomicBool>,
 }
 

@@ -15,6 +15,9 @@ use crate::worktree::manifest::{Entry, Manifest, join};
 use crate::worktree::pool;
 use crate::worktree::sys::{self, Dir, FileKind, Stat};
 
+/// So many bytes are read or hashed between two looks at whether they are still wanted.
+const PIECE: usize = 4 << 20;
+
 pub(super) struct Reader<'a> {
     known: &'a Manifest,
     place: &'a Path,
@@ -132,8 +135,7 @@ impl<'a> Reader<'a> {
         path: impl Fn() -> BString,
     ) -> Result<Content, WorktreeError> {
         let fail = |source: gix::Error| WorktreeError::Store { path: path(), source: source.into() };
-        let id = gix::objs::compute_hash(self.known.hash, Kind::Blob, &local.buf).map_err(fail)?;
-        go_on(self.options.stop)?;
+        let id = self.hash(&local.buf)?.map_err(fail)?;
         if let Some(known) = known.filter(|known| known.id == id && known.mode.is_blob_or_symlink()) {
             let mode = if known.mode.kind() == kind { known.mode } else { kind.into() };
             return Ok(Content::Stored(mode, id));
@@ -143,8 +145,28 @@ impl<'a> Reader<'a> {
         if self.stored.fetch_add(length, Ordering::Relaxed).saturating_add(length) > limit {
             return Err(WorktreeError::TooLarge { what: "bytes of new content", limit });
         }
-        crate::git::loose::store(&local.objects, Kind::Blob, &local.buf, id).map_err(fail)?;
+        let is_wanted = || go_on(self.options.stop).is_ok();
+        crate::git::loose::store_while(&local.objects, Kind::Blob, &local.buf, id, &is_wanted).or_else(
+            |error| {
+                go_on(self.options.stop)?;
+                Err(fail(error))
+            },
+        )?;
         Ok(Content::Stored(kind.into(), id))
+    }
+
+    /// The id of a blob. Of a large one it is asked again and again whether it is wanted.
+    fn hash(&self, bytes: &[u8]) -> Result<gix::Result<ObjectId>, WorktreeError> {
+        if bytes.len() <= PIECE {
+            return Ok(gix::objs::compute_hash(self.known.hash, Kind::Blob, bytes));
+        }
+        let mut hasher = gix::hash::hasher(self.known.hash);
+        hasher.update(&gix::objs::encode::loose_header(Kind::Blob, bytes.len() as u64));
+        for piece in bytes.chunks(PIECE) {
+            go_on(self.options.stop)?;
+            hasher.update(piece);
+        }
+        Ok(hasher.try_finalize())
     }
 
     /// A file over the limit may be one that the base holds: hashed in pieces, never held in memory.
@@ -190,8 +212,6 @@ fn read_whole(
     options: SnapshotOptions<'_>,
     buf: &mut Vec<u8>,
 ) -> std::io::Result<bool> {
-    // Between two looks at whether it is still wanted.
-    const PIECE: usize = 4 << 20;
     let limit = options.max_file_bytes;
     // One byte more than it had, so that the usual single read also shows that it ends there.
     let expected = usize::try_from(size).unwrap_or(usize::MAX - 1);
