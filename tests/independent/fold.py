@@ -103,7 +103,8 @@ def _baseline(terms, state, _record, body):
         state["counters"]["failing_sets"] = with_set(state["counters"]["failing_sets"], check["failures"])
     if lasting.asked(terms):
         counters = state["counters"]["lasting"]
-        counters["failed_at_baseline"] = [one["name"] for one in body["invariants"] if not one["passed"]]
+        counters["failed_at_baseline"] = [one["name"] for one in (body["invariants"] if there(body, "invariants") else [])
+                                          if not one["passed"]]
         counters["awaiting_packet"] = body["target_met"] and terms["parent"] is not None
     if check["flaky"]:
         state["due_halt"] = _due("baseline", "check_flaky", "check_flaky")
