@@ -145,11 +145,11 @@ impl<'a> Session<'a> {
             minted: RefCell::default(),
             _lock: lock,
         };
+        // Before anything is recorded: another machine may be at it.
+        this.take_lease()?;
         if !keep_open {
             this.before_giving_up()?;
         }
-        // Before anything is recorded: another machine may be at it.
-        this.take_lease()?;
         this.recover(keep_open)?;
         Ok(this)
     }

@@ -143,6 +143,8 @@ fn an_iteration_is_decided_again_after_a_new_finding() {
     let mut child =
         command.args(["run", "fix", "--once"]).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     wait_until("the worker", || tmp.join("running").exists());
+    // What is being run is pushed as well; nothing may begin after a finding that blocks.
+    env.git_loop(&["sync"]).expect_code(0);
     one.sync();
     let args = ["finding", "fix", "add", "--severity", "block", "--message", "wait"];
     one.run(0, &args);
@@ -154,7 +156,7 @@ fn an_iteration_is_decided_again_after_a_new_finding() {
     assert_eq!(decision["outcome_reason"], "blocked_finding", "{decision}");
     assert_eq!((&decision["improved"], &decision["halt_reason"]), (&false.into(), &"human_required".into()));
     let list = kinds(&env, &origin, LEDGER);
-    assert_eq!(list, "contract baseline checkpoint iteration lease finding checkpoint iteration halt");
+    assert_eq!(list, "contract baseline checkpoint iteration lease checkpoint finding iteration halt");
     assert_eq!(
         env.git(&["rev-parse", "refs/loops/fix/head"]),
         env.git(&["rev-parse", "refs/loops/fix/ledger~5^2"])
