@@ -102,7 +102,7 @@ fn a_fresh_clone_verifies_what_it_fetched_and_says_so_if_it_fetched_nothing() {
     let clone = env.root().join("clone");
     env.git_in(&env.root(), &["clone", "--quiet", env.repo().to_str().unwrap(), clone.to_str().unwrap()]);
     env.git_in(&clone, &["config", "loop.allowedSigners", env.trust_file().to_str().unwrap()]);
-    env.git_loop_in(&clone, &["verify", "fix"]).expect_code(129).expect_stderr("git fetch origin");
+    env.git_loop_in(&clone, &["verify", "fix"]).expect_code(129).expect_stderr("git loop sync");
     env.git_in(&clone, &["fetch", "--quiet", "origin", "refs/loops/*:refs/loops/*"]);
     env.git_loop_in(&clone, &["verify", "fix"]).expect_code(0);
     // One ref carries every experiment.

@@ -188,8 +188,9 @@ mod tests {
         assert_eq!(
             refusal("refs/heads/x", 1).to_string(),
             "refs/heads/x: loop fix: src/1.rs in 000000000000: it has the content of iteration 3 (000000000000), \
-             which is not promoted; unblock: leave that commit out of the push; fix is lasting_code, which this \
-             version cannot promote yet"
+             which is not promoted; unblock: leave that commit out of the push (fix is lasting_code, which this \
+             version cannot promote yet); if fix is given up, a promoter may free what it made: git loop release \
+             fix --reason TEXT"
         );
         let json = serde_json::to_value(refusal("refs/heads/x", 1)).unwrap();
         assert_eq!(json["code"], "unpromoted_content");

@@ -42,7 +42,7 @@ impl Session<'_> {
         let mut values: Vec<(&str, &[u8])> = secrets.iter().collect();
         values.sort_by_key(|(_, value)| std::cmp::Reverse(value.len()));
         for (name, value) in values {
-            bytes = without(bytes, value, format!("[redacted {name}]").as_bytes());
+            bytes = without(&bytes, value, format!("[redacted {name}]").as_bytes());
         }
         bytes
     }
@@ -87,7 +87,7 @@ fn trim_secret_at_start(bytes: &mut Vec<u8>, secret: &[u8]) {
 }
 
 /// `bytes` with `to` in the place of `secret`.
-fn without(bytes: Vec<u8>, secret: &[u8], to: &[u8]) -> Vec<u8> {
+fn without(bytes: &[u8], secret: &[u8], to: &[u8]) -> Vec<u8> {
     use gix::bstr::ByteSlice;
     let mut bytes = replace_spelled(bytes.replace(secret, to), secret, to);
     for form in in_base64(secret) {
@@ -136,7 +136,7 @@ mod tests {
             "dG9rL2VuJjE=",
             "?t=tok%2Fen%261",
         ] {
-            let got = String::from_utf8(without(text.as_bytes().to_vec(), secret, b"[redacted T]")).unwrap();
+            let got = String::from_utf8(without(text.as_bytes(), secret, b"[redacted T]")).unwrap();
             assert!(got.contains("[redacted T]") && !got.contains("en"), "{got}");
         }
     }

@@ -210,9 +210,8 @@ impl<'a> Session<'a> {
             }
             match self.halt_at_limit(self.now()) {
                 Ok(false) => {}
-                Ok(true) => continue,
                 Err(error) if !self.refresh()? => return Err(error),
-                Err(_) => continue,
+                Ok(true) | Err(_) => continue,
             }
             self.can_record()?;
             self.take_lease()?;

@@ -285,6 +285,9 @@ fn after(contract: &Contract, list: &[Next]) -> (State, u64) {
     })
 }
 
+/// Something that is done to a state.
+type Change<'a> = &'a dyn Fn(&mut State);
+
 #[test]
 fn what_a_limit_forbids_is_not_started_whoever_signs_it() {
     let contract = contract();
@@ -304,7 +307,7 @@ fn what_a_limit_forbids_is_not_started_whoever_signs_it() {
     assert_eq!(reason(&|state| state.counters.tokens = 1000), None);
     assert_eq!(reason(&|state| state.counters.started_at = started(599)), None);
     assert_eq!(reason(&|state| state.iteration = 9), None);
-    let stops: [(&str, &dyn Fn(&mut State)); 6] = [
+    let stops: [(&str, Change<'_>); 6] = [
         ("cost_limit", &|state| state.counters.unknown_costs = 1),
         ("cost_limit", &|state| state.cumulative_usd = micros(900_001)),
         ("cost_limit", &|state| state.counters.tokens = 1001),

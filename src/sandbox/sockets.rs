@@ -79,7 +79,7 @@ mod tests {
             "ffff: 00000002 00000000 00010000 0001 01 4712 @abstract\n".to_owned(),
             "ffff: 00000002 00000000 00000000 0001 03  4713\n".to_owned(),
         ];
-        assert_eq!(files(table.concat().as_bytes()), [named.clone()]);
+        assert_eq!(files(table.concat().as_bytes()), std::slice::from_ref(&named));
         let real = std::fs::read("/proc/thread-self/net/unix").unwrap();
         assert!(files(&real).contains(&named));
     }
