@@ -25,7 +25,7 @@ fn environments(env: &TestEnv, dir: &Path, revisions: &[&str]) -> BTreeSet<Strin
 
 #[test]
 fn two_clones_that_race_lose_nothing_and_never_share_a_place() {
-    let rounds: u32 = std::env::var("GIT_LOOP_RACES").ok().and_then(|count| count.parse().ok()).unwrap_or(10);
+    let rounds: u32 = std::env::var("GIT_LOOP_RACES").ok().and_then(|count| count.parse().ok()).unwrap_or(4);
     let env = TestEnv::new();
     numbers(&env, NEXT, "");
     let origin = bare(&env);
