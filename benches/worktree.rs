@@ -8,9 +8,11 @@ use std::process::Command;
 use std::time::Instant;
 
 use git_loop::worktree::{
-    BaseIgnores, CheckoutOptions, Layer, LinkedWorktree, Manifest, Marks, Overlaid, SealOptions,
-    SnapshotOptions, checkout, snapshot, snapshot_overlaid, worktree_folder,
+    BaseIgnores, CheckoutOptions, LinkedWorktree, SealOptions, SnapshotOptions, checkout, snapshot,
+    worktree_folder,
 };
+#[cfg(target_os = "linux")]
+use git_loop::worktree::{Layer, Manifest, Marks, Overlaid, snapshot_overlaid};
 
 /// How often each step is done; the best time counts.
 const ROUNDS: usize = 5;

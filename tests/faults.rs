@@ -294,6 +294,7 @@ fn a_transaction_that_was_done_by_half_is_repaired_from_the_ledger() {
 // Clocks.
 
 /// A library that moves the clock of the programs that load it by `CLOCK_OFFSET` seconds.
+#[cfg(target_os = "linux")]
 fn clock_mover(env: &TestEnv) -> Option<String> {
     if !tool("cc") {
         return None;

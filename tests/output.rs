@@ -7,9 +7,11 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, SystemTime};
 
 use crate::faults::with_mounts;
+use crate::support::TestEnv;
 use crate::support::crash::{processes, receipts, wait_until, walk};
 use crate::support::scenario::{CHECK, numbers};
-use crate::support::{TestEnv, tool};
+#[cfg(target_os = "linux")]
+use crate::support::tool;
 
 /// The folder of what steps of `fix` print.
 fn output(env: &TestEnv) -> PathBuf {

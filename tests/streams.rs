@@ -1,5 +1,6 @@
 //! Standard output that cannot be written, arguments that name nothing.
 
+#[cfg(target_os = "linux")]
 use std::fs::File;
 use std::process::Stdio;
 

@@ -11,9 +11,12 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::Duration;
 
+#[cfg(unix)]
 use super::iteration::random_id;
 use super::left::is_relative;
-use super::places::{NOTE, Scratch};
+#[cfg(unix)]
+use super::places::NOTE;
+use super::places::Scratch;
 use super::session::Session;
 use crate::contract::{CommandLine, Contract, NetworkTerms, Preset};
 use crate::error::{Error, Result, ResultExt};

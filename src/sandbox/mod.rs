@@ -690,9 +690,11 @@ pub fn has_private_root(adapter: Adapter) -> bool {
 
 /// The folders of the system that every sandboxed command may read.
 pub fn always_readable() -> &'static [&'static str] {
-    #[cfg(unix)]
+    #[cfg(target_os = "linux")]
     return root::BASE;
-    #[cfg(not(unix))]
+    #[cfg(target_os = "macos")]
+    return &profile::BASE;
+    #[cfg(not(any(target_os = "linux", target_os = "macos")))]
     return &[];
 }
 

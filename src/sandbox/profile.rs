@@ -11,7 +11,7 @@ use super::Network;
 pub(super) const PROGRAM: &str = "/usr/bin/sandbox-exec";
 
 /// What every command may read: programs, libraries, their configuration.
-const BASE: [&str; 11] = [
+pub(super) const BASE: [&str; 11] = [
     "/bin",
     "/sbin",
     "/usr",

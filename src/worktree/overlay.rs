@@ -274,8 +274,13 @@ impl Probe {
 
 /// Makes the empty folder that the kernel needs beside the upper one. It must not be reachable for the command.
 pub(super) fn make_work(path: &Path) -> Result<(), WorktreeError> {
-    let mut builder = fs::DirBuilder::new();
     #[cfg(unix)]
-    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    let builder = {
+        let mut builder = fs::DirBuilder::new();
+        std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+        builder
+    };
+    #[cfg(not(unix))]
+    let builder = fs::DirBuilder::new();
     builder.create(path).map_err(WorktreeError::io("make the folder", path))
 }
