@@ -131,7 +131,7 @@ fn mistakes_in_loop_toml_name_the_place_and_the_nearest_key() {
         ("iterations = 10", "iterations = 101", "100", 129),
         ("check = [\"tests/**\"", "check = [\"tests/missing.py\"", "missing.py", 129),
         ("mutable = [\"src/**\"]", "mutable = [\"src/**\", \"tests/expected\"]", "tests/expected", 129),
-        ("usage = \"none\"", "usage = \"claude\"", "not built yet", 129),
+        ("usage = \"none\"", "usage = \"cluade\"", "claude", 129),
         ("objective =", "objective", "loop.toml:1", 129),
         ("class = \"mechanical_transformation\"", "class = \"lasting_code\"", "complexity_budget", 129),
     ];

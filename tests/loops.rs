@@ -142,6 +142,50 @@ echo "$GIT_LOOP_ITERATION" > src/d
 }
 
 #[test]
+fn what_an_agent_prints_of_its_cost_is_counted_and_limited() {
+    let env = TestEnv::new();
+    let worker = r#"echo 'Starting...'
+echo '{"type":"system","subtype":"init","session_id":"s","model":"claude-opus-4-8"}'
+echo "$GIT_LOOP_ITERATION" > src/d
+# More than is kept as evidence.
+i=0; while [ $i -lt 3000 ]; do echo '{"type":"assistant","session_id":"s","message":{"content":"word word word word"}}'; i=$((i+1)); done
+printf '{"type":"result","session_id":"s","total_cost_usd":0.4,"modelUsage":{"claude-opus-4-8":{"inputTokens":7,"cacheReadInputTokens":3,"outputTokens":5}}}'
+"#;
+    numbers(&env, worker, "cost_usd = 1.0\nevidence_kib = 8\n");
+    let toml = std::fs::read_to_string(env.repo().join("loop.toml"))
+        .unwrap()
+        .replace("usage = \"none\"", "usage = \"claude\"");
+    env.write("loop.toml", toml.replace("no_progress = 3", "no_progress = 20"));
+    let json = env.git_loop(&["run", "fix", "--json"]).expect_code(18).json();
+    assert_eq!(json["halt_reason"], "budget_exceeded");
+    assert_eq!((&json["iteration_count"], &json["cost_cents"]), (&2.into(), &80.into()));
+    let shown = env.git_loop(&["show", "fix", "1", "--json"]).expect_code(0).json();
+    let cost = &shown["record"]["body"]["receipt"]["cost"];
+    assert_eq!((&cost["prompt_tokens"], &cost["completion_tokens"]), (&10.into(), &5.into()), "{shown}");
+    assert_eq!(cost["basis"], "reported");
+    env.git_loop(&["verify", "fix"]).expect_code(0);
+}
+
+#[test]
+fn an_agent_that_names_no_cost_goes_on_under_a_limit_on_tokens() {
+    let env = TestEnv::new();
+    let worker = r#"echo "$GIT_LOOP_ITERATION" > src/d
+echo '{"type":"thread.started","thread_id":"t"}'
+echo '{"type":"turn.started"}'
+echo '{"type":"turn.completed","usage":{"input_tokens":40,"cached_input_tokens":30,"output_tokens":20}}'
+"#;
+    numbers(&env, worker, "tokens = 100\nunknown_cost = \"allow\"\n");
+    let toml = std::fs::read_to_string(env.repo().join("loop.toml"))
+        .unwrap()
+        .replace("usage = \"none\"", "usage = \"codex\"");
+    env.write("loop.toml", toml.replace("no_progress = 3", "no_progress = 20"));
+    let json = env.git_loop(&["run", "fix", "--json"]).expect_code(18).json();
+    assert_eq!(json["halt_reason"], "budget_exceeded");
+    assert_eq!((&json["iteration_count"], &json["cost_cents"]), (&2.into(), &0.into()));
+    env.git_loop(&["verify", "fix"]).expect_code(0);
+}
+
+#[test]
 fn an_unknown_cost_is_not_zero() {
     let env = TestEnv::new();
     numbers(&env, HONEST, "");

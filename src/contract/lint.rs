@@ -1,6 +1,6 @@
 //! What is allowed in a contract and probably not meant: each warning closes a way in which a green check says little.
 
-use super::file::Command;
+use super::file::{Command, UnknownCost};
 use super::judge::{MetricSource, ReportFormat};
 use super::parse::Draft;
 use super::pattern::covers;
@@ -39,11 +39,36 @@ pub(super) fn lint(draft: &Draft, walk: &Walk<'_>) -> Vec<Warning> {
         }
         let agent = agent(worker.agent.as_deref(), &worker.command);
         if let (Usage::None, Some(agent)) = (worker.usage, agent) {
+            let instead = match read_from(agent) {
+                Some((_, "")) => format!("Set usage = \"{agent}\""),
+                Some((_, flags)) => format!("Set usage = \"{agent}\" and run it with {flags}"),
+                None => {
+                    "Set usage = \"json\" and let the worker write `cost` into the evidence file".to_owned()
+                }
+            };
             let message = format!(
-                "`{agent}` usually costs money, but `worker.usage` is \"none\": its cost counts as 0. Set usage = \
-                 \"json\" and let the worker write `cost` into the evidence file"
+                "`{agent}` usually costs money, but `worker.usage` is \"none\": its cost counts as 0. {instead}"
             );
             warn("usage_not_parsed", "worker", message);
+        }
+        if let Some(agent) = agent
+            && let Some((usage, flags)) = read_from(agent)
+            && usage == worker.usage
+            && !flags.is_empty()
+            && !says(&worker.command, flags)
+        {
+            let message = format!(
+                "what `{agent}` used is read from what it prints when it is run with {flags}, which the command does not \
+                 have: its cost will be unknown"
+            );
+            warn("usage_not_printed", "worker.command", message);
+        }
+        let stops = draft.limits.as_ref().is_none_or(|limits| limits.unknown_cost == UnknownCost::Stop);
+        if matches!(worker.usage, Usage::Codex | Usage::Gemini) && stops {
+            let message = "its output names tokens and no cost, which is unknown then: the loop stops after the first \
+                           attempt. Set limits.unknown_cost = \"allow\", and limits.tokens for a limit that counts"
+                .to_owned();
+            warn("cost_not_reported", "worker.usage", message);
         }
         if worker.usage == Usage::None && draft.limits.as_ref().is_some_and(|limits| limits.tokens.is_some())
         {
@@ -167,6 +192,27 @@ fn agent(declared: Option<&str>, command: &Command) -> Option<&'static str> {
         let word = word.strip_suffix("-code").or_else(|| word.strip_suffix("-cli")).unwrap_or(&word);
         AGENTS.into_iter().find(|agent| *agent == word)
     })
+}
+
+/// The parser of an agent's output, and the flags that make the agent print what it reads.
+fn read_from(agent: &str) -> Option<(Usage, &'static str)> {
+    match agent {
+        "claude" => Some((Usage::Claude, "--output-format json")),
+        "codex" => Some((Usage::Codex, "--json")),
+        "gemini" => Some((Usage::Gemini, "--output-format json")),
+        "opencode" => Some((Usage::Opencode, "--format json")),
+        "aider" => Some((Usage::Aider, "")),
+        _ => None,
+    }
+}
+
+/// Whether a command that runs an agent itself has a flag like the first word of `flags`. What a script does is not seen.
+fn says(command: &Command, flags: &str) -> bool {
+    let flag = flags.split(' ').next().unwrap_or(flags);
+    let words = words(command);
+    let is_direct = agent(None, command).is_some();
+    // Gemini and Claude Code know the same flag by a letter, too.
+    !is_direct || words.iter().any(|word| word.starts_with(flag) || *word == "-o")
 }
 
 /// The file of the repository that says what a check's command does.

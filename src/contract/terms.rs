@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use super::file::{Adapter, Class, Command, Direction, MetricSource, ReportFormat, Usage};
+use super::file::{Adapter, Class, Command, Direction, MetricSource, ReportFormat};
 use super::frozen::{CommandLine, Contract, NetworkTerms};
 use super::lasting::{LastingTerms, NamedCommand};
 use crate::money::MicroUsd;
@@ -143,9 +143,6 @@ fn worker(contract: &Contract) -> Option<String> {
     let within = |number: Option<f64>, max: f64| number.is_none_or(|number| (0.0..=max).contains(&number));
     unless(names_a_program(&worker.command), "worker.command names no program")
         .or_else(|| unless(has_no_nul(&worker.command), "worker.command holds a NUL"))
-        .or_else(|| {
-            unless(Usage::BUILT.contains(&worker.usage), "worker.usage is of a kind that is not built yet")
-        })
         .or_else(|| {
             let temperature = within(sampling.and_then(|sampling| sampling.temperature), 100.0);
             unless(temperature, "worker.sampling.temperature is not 0 to 100")
@@ -397,11 +394,6 @@ mod tests {
         let Kind::List { item, .. } = &node("sandbox.allowed").kind else { panic!("a list") };
         let adapters: Vec<&str> = Adapter::BUILT.iter().map(|adapter| adapter.as_str()).collect();
         assert_eq!(words(item), adapters);
-        let usages: Vec<String> = Usage::BUILT
-            .iter()
-            .map(|usage| serde_json::to_value(usage).unwrap().as_str().unwrap().to_owned())
-            .collect();
-        assert_eq!(words(node("worker.usage")), usages);
     }
 
     type Change = Box<dyn Fn(&mut Contract)>;
@@ -439,7 +431,6 @@ mod tests {
                 "worker.command",
                 Box::new(|c| c.worker.command = CommandLine::Exec(vec!["a".to_owned(), "b\0".to_owned()])),
             ),
-            ("worker.usage", Box::new(|c| c.worker.usage = Usage::Aider)),
             (
                 "worker.reserve_usd",
                 Box::new(|c| {

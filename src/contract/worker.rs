@@ -25,7 +25,6 @@ pub struct Worker {
     pub sampling: Sampling,
     /// How the worker says what it used. `none` declares a worker that costs nothing.
     #[serde(default)]
-    #[schemars(extend("x-built" = ["json", "none"]))]
     pub usage: Usage,
     /// How long one run of the worker may take.
     #[serde(default = "Worker::default_timeout")]
@@ -133,26 +132,21 @@ pub struct Sampling {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Usage {
-    /// The output of `claude -p --output-format json`.
+    /// The output of `claude -p --output-format json` (or `stream-json`).
     Claude,
-    /// The output of `codex exec --json`.
+    /// The output of `codex exec --json`. It names no cost.
     Codex,
-    /// The output of `gemini --output-format json`.
+    /// The output of `gemini --output-format json` (or `stream-json`). It names no cost.
     Gemini,
     /// The output of `opencode run --format json`.
     Opencode,
-    /// The output of aider.
+    /// The output of aider, or its analytics log, printed.
     Aider,
     /// `cost` in the evidence file: `{ prompt_tokens, completion_tokens, usd }`.
     Json,
     /// The worker costs nothing.
     #[default]
     None,
-}
-
-impl Usage {
-    /// Those that this version reads; `x-built` of the key says the same.
-    pub const BUILT: &[Self] = &[Self::Json, Self::None];
 }
 
 /// What a failed worker means.

@@ -1,5 +1,6 @@
 //! The worker and the check, and what they left: captures, reports, costs.
 
+use std::borrow::Cow;
 use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
@@ -11,7 +12,7 @@ use super::credential::Minted;
 use super::fresh::{Filled, For};
 use super::iteration::Draft;
 use super::left::{is_inside, is_plain, read_capped};
-use super::outcome::{cost_receipt, failure, not_started, run_receipt, usage_name};
+use super::outcome::{cost_receipt, failure, not_started, run_receipt, usage_kind};
 use super::places::Scratch;
 use super::session::Session;
 use super::step::{Role, Wanted};
@@ -22,11 +23,14 @@ use crate::ledger::observe::{Capture, Sample, blob_id, evidence_name, has_metric
 use crate::ledger::receipt::{CostReceipt, NoReport, RunReceipt, WorkerReceipt};
 use crate::oid::Oid;
 use crate::sandbox::{Egress, Ended, Enforcement, Outcome, SandboxError};
-use crate::worker::usage::{self, UsageKind};
+use crate::worker::usage::{self, Printed, UsageKind};
 use crate::worktree::{self, Holds, Lies};
 
 /// The most bytes of the worker's evidence file that are read.
 const MAX_EVIDENCE: u64 = 1024 * 1024;
+
+/// The most bytes of a worker's output that are held to read what it used.
+const MAX_READ: usize = 16 << 20;
 
 /// The name of the check's run on the base, where those of iterations have their environment's id.
 pub(super) const BASELINE: &str = "baseline";
@@ -129,6 +133,9 @@ impl Session<'_> {
         step.command.stdin = context.as_bytes().to_vec();
         step.command.idle = worker.idle_timeout_seconds.map(Duration::from_secs);
         step.command.keep_whole = self.head_tail() * 2;
+        if usage_kind(worker.usage).reads_output() {
+            step.command.keep_whole = step.command.keep_whole.max(MAX_READ);
+        }
         self.stream(&mut step, ["worker.log", "worker.stderr"]);
         let outcome = match self.run_step(&step) {
             Ok(outcome) => outcome,
@@ -141,7 +148,7 @@ impl Session<'_> {
                         failure: Some(error.to_string()),
                         summary: None,
                     },
-                    usage: cost_receipt(usage::parse(UsageKind::None, b"", None)),
+                    usage: cost_receipt(usage::parse(UsageKind::None, Printed::nothing(), None)),
                     enforced: None,
                     requests: None,
                     evidence: Vec::new(),
@@ -156,10 +163,16 @@ impl Session<'_> {
                 .filter(|_| is_plain(scratch.path(), "io/evidence.json"))
                 .unwrap_or_default(),
         );
-        let kind = UsageKind::parse_name(usage_name(worker.usage))?;
-        let stdout = outcome.stdout.whole.as_deref().unwrap_or_default();
-        let usage =
-            cost_receipt(usage::parse(kind, stdout, (!report.is_empty()).then_some(report.as_slice())));
+        let ends = || [outcome.stdout.head.as_slice(), b"\n", outcome.stdout.tail.as_slice()].concat();
+        let text = outcome.stdout.whole.as_ref().map_or_else(|| Cow::Owned(ends()), Cow::from);
+        let printed = Printed { text: &text, is_cut: outcome.stdout.whole.is_none() };
+        let kind = usage_kind(worker.usage);
+        let mut usage =
+            cost_receipt(usage::parse(kind, printed, (!report.is_empty()).then_some(report.as_slice())));
+        // It may name what the agent printed.
+        usage.problem = usage
+            .problem
+            .map(|problem| String::from_utf8_lossy(&self.redact(problem.into_bytes())).into_owned());
         let failure = failure(&receipt);
         let summary = serde_json::from_slice::<serde_json::Value>(&report)
             .ok()

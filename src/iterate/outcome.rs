@@ -6,12 +6,18 @@ use crate::contract::Usage;
 use crate::ledger::receipt::{CostBasis, CostReceipt, RunReceipt};
 use crate::ledger::rederive::NOT_STARTED;
 use crate::sandbox::{Ended, Exit, Outcome};
-use crate::worker::usage::{self, Basis};
+use crate::worker::usage::{self, Basis, UsageKind};
 
-pub(super) fn usage_name(usage: Usage) -> &'static str {
+/// How the contract's worker says what it used.
+pub(super) fn usage_kind(usage: Usage) -> UsageKind {
     match usage {
-        Usage::Json => "json",
-        _ => "none",
+        Usage::Claude => UsageKind::Claude,
+        Usage::Codex => UsageKind::Codex,
+        Usage::Gemini => UsageKind::Gemini,
+        Usage::Opencode => UsageKind::Opencode,
+        Usage::Aider => UsageKind::Aider,
+        Usage::Json => UsageKind::Json,
+        Usage::None => UsageKind::None,
     }
 }
 

@@ -5,8 +5,9 @@ use super::commands::CheckRuns;
 use super::holdout::Held;
 use super::iteration::Draft;
 use super::lasting::can_judge;
-use super::outcome::{cost_receipt, usage_name};
+use super::outcome::cost_receipt;
 use super::session::{Session, SessionOptions};
+use crate::contract::Usage;
 use crate::error::{Error, Result, ResultExt};
 use crate::exit::HaltReason;
 use crate::ledger::append::EvidenceFile;
@@ -19,7 +20,7 @@ use crate::ledger::state::Phase;
 use crate::oid::Oid;
 use crate::render::commands;
 use crate::render::status::any_of;
-use crate::worker::usage::{self, UsageKind};
+use crate::worker::usage::{self, Printed, UsageKind};
 
 /// What an orchestrator brings.
 #[derive(Debug, Clone, Default)]
@@ -248,8 +249,9 @@ impl Session<'_> {
         let worker = &self.tip.contract.worker;
         let tree = Oid(repo.commit_tree(rev.0).or_workspace(|| format!("{rev} cannot be read"))?);
         let report = brought.evidence.clone().map(|bytes| self.redact(bytes));
-        let kind = UsageKind::parse_name(usage_name(worker.usage))?;
-        draft.cost = cost_receipt(usage::parse(kind, b"", report.as_deref()));
+        // What the agent printed stayed with the orchestrator: it brings the cost that it read there.
+        let kind = if worker.usage == Usage::None { UsageKind::None } else { UsageKind::Json };
+        draft.cost = cost_receipt(usage::parse(kind, Printed::nothing(), report.as_deref()));
         let summary = report
             .as_deref()
             .and_then(|bytes| serde_json::from_slice::<serde_json::Value>(bytes).ok())

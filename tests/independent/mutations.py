@@ -259,7 +259,7 @@ RANGES = [("limits.iterations", 0), ("limits.iterations", 101), ("limits.iterati
           ("roles.reviewer", []), ("roles.people", ["x"]), ("class", "lasting_code"), ("objective", ""),
           ("worker.sampling", {"temperature": Float(101.0), "top_p": None, "seed": None, "max_tokens": None}),
           ("worker.model", {"provider": "x", "model_id": None, "version": None, "quantization": None, "runtime": None,
-                            "endpoint": None}), ("worker.agent", "x" * 101), ("worker.usage", "claude"), ("rules", 0),
+                            "endpoint": None}), ("worker.agent", "x" * 101), ("worker.usage", "copilot"), ("rules", 0),
           ("rules", 2), ("frozen.entries", []), ("metric.from", "exit"), ("metric.from", "verdict")]
 
 

@@ -5,7 +5,7 @@ FORMATS = ("none", "lines", "libtest", "junit", "pytest", "tap", "go-json", "jes
 FILE_FORMATS = ("junit", "jest")
 CLASSES = ("ephemeral_experiment", "mechanical_transformation", "research", "security_triage", "lasting_code")
 # loop-toml.md: what is "not built yet" may be a word, and is out of range.
-USAGES, USAGES_BUILT = ("claude", "codex", "gemini", "opencode", "aider", "json", "none"), ("json", "none")
+USAGES = ("claude", "codex", "gemini", "opencode", "aider", "json", "none")
 RECEIPT_ADAPTERS = ("landlock", "bwrap", "docker", "podman", "sandbox-exec", "none")
 ADAPTERS, ADAPTERS_BUILT = RECEIPT_ADAPTERS + ("e2b", "nono"), RECEIPT_ADAPTERS
 IMAGE_ADAPTERS = ("docker", "podman")

@@ -62,7 +62,6 @@ def check(terms):
 
 def _worker(worker):
     _command(worker["command"], "worker.command")
-    _need(worker["usage"] in names.USAGES_BUILT, "worker.usage is not built yet")
     for key in ("timeout_seconds", "idle_timeout_seconds"):
         _between(worker[key], 1, 86400, "worker." + key)
     if worker["reserve_usd"] is not None:

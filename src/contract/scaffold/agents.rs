@@ -1,6 +1,6 @@
 //! The agents that can be proposed as worker: how each is run without a person, with the task on standard input.
 //!
-//! Their usage parsers are not built yet, so that all of them are proposed with `usage = "none"`. None of these commands
+//! Each is made to print what it used, as the usage parser of its name reads it. None of these commands
 //! lets the agent do more than edit files by itself; whoever wants more says so in the file.
 
 use super::ProposedCommand;
@@ -21,10 +21,21 @@ impl Agent {
     /// The command.
     pub(super) fn command(&self) -> ProposedCommand {
         match self.name {
-            "claude" => ProposedCommand::args(&["claude", "-p", "--permission-mode", "acceptEdits"]),
-            "codex" => ProposedCommand::args(&["codex", "exec", "--sandbox", "workspace-write", "-"]),
-            "gemini" => ProposedCommand::args(&["gemini", "--approval-mode", "auto_edit"]),
-            "opencode" => ProposedCommand::args(&["opencode", "run"]),
+            "claude" => ProposedCommand::args(&[
+                "claude",
+                "-p",
+                "--output-format",
+                "json",
+                "--permission-mode",
+                "acceptEdits",
+            ]),
+            "codex" => {
+                ProposedCommand::args(&["codex", "exec", "--json", "--sandbox", "workspace-write", "-"])
+            }
+            "gemini" => {
+                ProposedCommand::args(&["gemini", "--output-format", "json", "--approval-mode", "auto_edit"])
+            }
+            "opencode" => ProposedCommand::args(&["opencode", "run", "--format", "json"]),
             // It takes a file, and keeps notes of its own that must not lie in the worktree.
             _ => ProposedCommand::Line(
                 "aider --yes-always --no-auto-commits --no-gitignore --map-tokens 0 --chat-history-file \
@@ -32,6 +43,11 @@ impl Agent {
                     .to_owned(),
             ),
         }
+    }
+
+    /// Whether its output names a cost, or tokens alone.
+    pub(super) fn reports_cost(&self) -> bool {
+        !matches!(self.name, "codex" | "gemini")
     }
 
     /// The variable that its key is usually in.

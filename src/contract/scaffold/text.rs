@@ -30,7 +30,7 @@ pub fn render(proposal: &Proposal, agent: Option<&Agent>, who: &Principals) -> S
         worktree(proposal),
         check(proposal),
         metric(&proposal.verdict),
-        limits(),
+        limits(agent),
         roles(who),
         sandbox(proposal, agent),
     ] {
@@ -134,11 +134,17 @@ fn worker(agent: Option<&Agent>) -> Block {
             format!("{FILL_IN}: a program that changes files and exits with 0"),
         ),
     }
-    let usage = match agent {
-        Some(_) => "its cost is not read, and counts as 0: limits.cost_usd does not stop it",
-        None => "it costs nothing",
-    };
-    block.key("usage", "none", usage);
+    match agent {
+        Some(agent) if agent.reports_cost() => {
+            block.key("usage", agent.name, "what it used is read from what it prints");
+        }
+        Some(agent) => block.key(
+            "usage",
+            agent.name,
+            "its tokens are read from what it prints; it names no cost: limits.cost_usd does not stop it",
+        ),
+        None => block.key("usage", "none", "it costs nothing"),
+    }
     block.row(
         "# usage = \"json\"",
         "instead: it writes {\"cost\": {\"usd\": 0.12, \"prompt_tokens\": 900, \"completion_tokens\": 80}} to $GIT_LOOP_EVIDENCE",
@@ -208,11 +214,15 @@ fn metric(verdict: &Verdict) -> Block {
     block
 }
 
-fn limits() -> Block {
+fn limits(agent: Option<&Agent>) -> Block {
     let mut block = Block::table("limits", "all hard");
     block.key("iterations", 10, "attempts, 1 to 100");
     block.key("duration", "1h", "wall time, up to 24h");
     block.row("cost_usd = 1.00", "what all attempts may cost together, as far as the worker says it");
+    if agent.is_some_and(|agent| !agent.reports_cost()) {
+        block.row("tokens = 2_000_000", "what all attempts may use together");
+        block.key("unknown_cost", "allow", "go on although no cost is known");
+    }
     block.key("no_progress", 3, "attempts in a row that were not accepted");
     block
 }

@@ -128,6 +128,16 @@ fn report_1_24_a_pipe_masks_the_exit_code() {
 #[test]
 fn other_warnings() {
     assert_eq!(warned(&changed(VALID, "./worker.sh", "claude")), ["usage_not_parsed"]);
+    let agent = |command: &str, usage: &str| {
+        let text = changed(VALID, "[\"./worker.sh\"]", command);
+        warned(&changed(&text, "[check]", &format!("usage = \"{usage}\"\n[check]")))
+    };
+    assert_eq!(agent("[\"claude\", \"-p\", \"--output-format\", \"json\"]", "claude"), [""; 0]);
+    assert_eq!(agent("[\"claude\", \"-p\", \"--output-format=stream-json\"]", "claude"), [""; 0]);
+    assert_eq!(agent("[\"claude\", \"-p\"]", "claude"), ["usage_not_printed"]);
+    assert_eq!(agent("[\"./worker.sh\"]", "claude"), [""; 0], "a script may do it");
+    assert_eq!(agent("[\"codex\", \"exec\", \"--json\"]", "codex"), ["cost_not_reported"]);
+    assert_eq!(agent("\"aider --message x\"", "aider"), [""; 0]);
     assert_eq!(warned(&changed(VALID, ", \"--no-fail-fast\"", "")), ["fail_fast"]);
     assert_eq!(warned(&changed(VALID, "target = 0", "target = 2")), ["target_never_met"]);
     let parsed = parse("loop.toml", &changed(VALID, "./worker.sh", "claude")).unwrap();

@@ -5,17 +5,6 @@ use insta::assert_snapshot;
 use super::bad;
 
 #[test]
-fn usage_parsers() {
-    assert_snapshot!(bad("[check]", "usage = \"claude\"\n[check]"), @r#"
-    loop.toml:11:9: `worker.usage = "claude"` is not built yet
-       |
-    11 | usage = "claude"
-       |         ^^^^^^^^
-       = built so far: "json" or "none"
-    "#);
-}
-
-#[test]
 fn adapters() {
     assert_snapshot!(bad("[limits]", "[sandbox]\nallowed = [\"landlock\", \"e2b\", \"nono\"]\n[limits]"), @r#"
     loop.toml:22:24: `"e2b"` is not built yet
