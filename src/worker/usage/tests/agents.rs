@@ -19,7 +19,7 @@ fn models(usage: &Usage) -> Vec<&str> {
 }
 
 fn lines(events: &[Value]) -> String {
-    events.iter().map(|event| format!("{event}\n")).collect()
+    events.iter().flat_map(|event| [event.to_string(), "\n".to_owned()]).collect()
 }
 
 fn claude_result(session: &str, usd: f64, output: u64) -> Value {
