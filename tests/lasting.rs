@@ -385,6 +385,45 @@ fn accepted_growth_counts_against_the_budget() {
 }
 
 #[test]
+fn growth_that_is_hidden_from_the_measure_is_found() {
+    let terms = Terms {
+        budget: "fallback_branches = 0, dependencies = 0, public_interfaces = 9, cyclomatic_complexity = 3, changed_lines = 90000",
+        ..Terms::default()
+    };
+    let grow = "printf 'def f(a):\\n    if a and a.b or a.c:\\n        return 1\\n    return 2\\n'";
+    let hidden = |how: &str, target: &str| format!("{grow} > src/{how}; {target}").leak() as &'static str;
+    let steps = [
+        // A NUL makes it no text for git.
+        (hidden("x.py; printf '# \\0\\n' >> src/x.py", "echo 1 > src/a"), evidence()),
+        // So large that it is not parsed.
+        (
+            hidden("x.py; yes '# a comment of some length' | head -50000 >> src/x.py", "echo 1 > src/a"),
+            evidence(),
+        ),
+        // An ending that is written otherwise, and none at all.
+        (hidden("x.PY", "echo 1 > src/a"), evidence()),
+        (
+            format!("{{ echo '#!/usr/bin/python3'; {grow}; }} > src/x; echo 1 > src/a").leak()
+                as &'static str,
+            evidence(),
+        ),
+        // A symlink is kept, and becomes a file in the next iteration.
+        ("ln -s a src/x.py; echo 1 > src/a", evidence()),
+        (hidden("y.py; rm src/x.py; mv src/y.py src/x.py", "echo 2 > src/b"), evidence()),
+    ];
+    let env = started(&steps, &terms);
+    for _ in 0..6 {
+        env.git_loop(&["run", "keep", "--once"]).expect_code(0);
+    }
+    let over = "complexity_budget_exceeded";
+    assert_eq!(rows(&env, 6), [over, over, over, over, "metric_improved", over]);
+    assert_eq!(receipt(&env, 2)["lasting"]["measured"]["unmeasurable"], 1);
+    let why = env.git_loop(&["show", "keep", "2", "--why"]).expect_code(0).stdout;
+    assert!(why.contains("changed files that should be measured and cannot be: 1 > 0"), "{why}");
+    env.git_loop(&["verify", "keep"]).expect_code(0);
+}
+
+#[test]
 fn a_target_without_a_packet_is_kept_and_not_reached() {
     let mut wrong = packet();
     wrong["owning_invariant"] = json!("another one");
@@ -561,6 +600,15 @@ fn what_is_told_of_lasting_code_must_follow() {
         let output = env.git_loop(&["verify", "keep"]);
         assert_eq!(output.code, 20, "{what}: {output:?}");
     }
+    // More paths that should be measured than are not.
+    let read = || Forge::read(&env, &iteration);
+    let mut told = read().json("record.json")["body"]["receipt"]["lasting"]["measured"].clone();
+    let members = told.as_object_mut().unwrap();
+    let rest = ["unmeasured", "not_measured"].map(|name| (name.to_owned(), members.remove(name).unwrap()));
+    members.insert("unmeasurable".to_owned(), json!(1));
+    members.extend(rest);
+    env.git(&["update-ref", "refs/loops/keep/ledger", &read().record(&at("measured"), told).commit(&env)]);
+    env.git_loop(&["verify", "keep"]).expect_code(20);
     // What was measured is measured again by who can; `-q` is not compared with the second verifier, which cannot.
     let measured = Forge::read(&env, &iteration).record(&at("measured/fallbacks_added"), json!(1));
     env.git(&["update-ref", "refs/loops/keep/ledger", &measured.commit(&env)]);

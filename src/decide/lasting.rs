@@ -122,6 +122,8 @@ pub struct LastingEvidence {
     pub defenses: usize,
     /// Row 15: how many machine-independence commands fail.
     pub dependent: usize,
+    /// Row 16: how many paths should be measured and cannot be.
+    pub unmeasurable: usize,
     /// Row 16: by how much the change makes the project larger.
     pub delta: ComplexityDelta,
 }
@@ -166,11 +168,16 @@ pub(super) fn rejects(row: Row, case: Case<'_>, facts: &mut Facts) -> bool {
         Row::MachineIndependenceFailed => {
             facts.more("machine-independence commands that fail", evidence.dependent, 0)
         }
-        _ => over_budget(&terms.complexity_budget, case.state, evidence.delta, facts),
+        _ => over_budget(&terms.complexity_budget, case.state, &evidence, facts),
     }
 }
 
-fn over_budget(budget: &ComplexityBudget, state: &State, delta: ComplexityDelta, facts: &mut Facts) -> bool {
+fn over_budget(
+    budget: &ComplexityBudget,
+    state: &State,
+    evidence: &LastingEvidence,
+    facts: &mut Facts,
+) -> bool {
     const WHAT: [&str; 5] = [
         "fallback branches, accepted ones and this candidate's",
         "dependencies, accepted ones and this candidate's",
@@ -180,8 +187,10 @@ fn over_budget(budget: &ComplexityBudget, state: &State, delta: ComplexityDelta,
     ];
     let used =
         state.counters.lasting.as_ref().map_or_else(ComplexityDelta::default, |lasting| lasting.complexity);
-    let together = used.plus(delta).parts();
-    let mut over = false;
+    let together = used.plus(evidence.delta).parts();
+    // What cannot be measured may be more than any budget.
+    let mut over =
+        facts.more("changed files that should be measured and cannot be", evidence.unmeasurable, 0);
     for ((what, sum), bound) in WHAT.into_iter().zip(together).zip(budget.parts()) {
         over |= facts.more(what, sum, bound);
     }

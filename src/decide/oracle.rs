@@ -70,7 +70,8 @@ fn row(contract: &Contract, state: &State, evidence: &Evidence) -> (Row, Outcome
             (Row::MachineIndependenceFailed, shown.dependent > 0),
             (
                 Row::ComplexityBudgetExceeded,
-                used.iter().zip(terms.complexity_budget.parts()).any(|(sum, bound)| *sum > bound),
+                shown.unmeasurable > 0
+                    || used.iter().zip(terms.complexity_budget.parts()).any(|(sum, bound)| *sum > bound),
             ),
         ] {
             if applies {

@@ -508,9 +508,9 @@ fn any_delta() -> impl Strategy<Value = ComplexityDelta> {
 prop_compose! {
     fn any_lasting()(
         incomplete in proptest::bool::weighted(0.1), not_allowed in few(), unknown in few(), defenses in few(), dependent in few(),
-        delta in any_delta(),
+        unmeasurable in few(), delta in any_delta(),
     ) -> LastingEvidence {
-        LastingEvidence { incomplete, not_allowed, unknown, defenses, dependent, delta }
+        LastingEvidence { incomplete, not_allowed, unknown, defenses, dependent, unmeasurable, delta }
     }
 }
 
@@ -638,7 +638,8 @@ proptest! {
         let used = state.counters.lasting.as_ref().unwrap().complexity;
         let shown = evidence.lasting.is_some_and(|shown| {
             let fits = used.plus(shown.delta).parts().iter().zip(budget).all(|(sum, bound)| *sum <= bound);
-            fits && !shown.incomplete && shown.not_allowed + shown.unknown + shown.defenses + shown.dependent == 0
+            let bad = [shown.not_allowed, shown.unknown, shown.defenses, shown.dependent, shown.unmeasurable];
+            fits && !shown.incomplete && bad == [0; 5]
         });
         prop_assert!(!decision.improved || shown, "{:?}", decision);
         // No target is reached without its packet, and none is waited for twice.

@@ -61,10 +61,18 @@ pub struct MeasuredReceipt {
     pub delta: ComplexityDelta,
     /// How many fallback branches are new, whatever else went.
     pub fallbacks_added: u64,
+    /// How many paths of the candidate are of a kind that is measured and could not be, so that the numbers may be too small.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub unmeasurable: u64,
     /// How many paths are not measured in full.
     pub unmeasured: u64,
     /// The first 100 of them, in the order in which they were met.
     pub not_measured: Vec<UnmeasuredReceipt>,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// A path that some of the numbers leave out.
@@ -238,6 +246,7 @@ impl LastingReceipt {
                 .unwrap_or(usize::MAX)
                 .max(usize::from(self.declared_effects.contains(&InvariantEffect::LocalDefenseAdded))),
             dependent: failing(&self.independence),
+            unmeasurable: usize::try_from(self.measured.unmeasurable).unwrap_or(usize::MAX),
             delta: self.delta,
         }
     }
@@ -272,6 +281,7 @@ pub fn measured(repo: &Repo, old: Oid, new: Oid) -> crate::error::Result<Measure
             changed_lines: measured.changed_lines,
         },
         fallbacks_added: measured.fallbacks.added.len() as u64,
+        unmeasurable: measured.unmeasurable.len() as u64,
         unmeasured: measured.not_measured.len() as u64,
         not_measured: measured.not_measured.iter().take(LISTED_UNMEASURED).map(told).collect(),
     })
@@ -375,6 +385,7 @@ fn measured_again(
 ) -> Result<(), RederiveError> {
     let listed = usize::try_from(told.unmeasured).unwrap_or(usize::MAX).min(LISTED_UNMEASURED);
     same("lasting.measured.not_measured", &told.not_measured.len(), &listed)?;
+    same("lasting.measured.unmeasurable", &told.unmeasurable.min(told.unmeasured), &told.unmeasurable)?;
     #[cfg(feature = "measure")]
     if context.measures && told.measure == crate::measure::VERSION {
         let base = Oid(context.repo.commit_tree(receipt.base.0)?);
@@ -450,6 +461,7 @@ mod tests {
             measure: 1,
             delta: ComplexityDelta::from_parts([0, 2, 0, -3, 4]),
             fallbacks_added,
+            unmeasurable: 0,
             unmeasured: 0,
             not_measured: Vec::new(),
         }

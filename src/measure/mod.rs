@@ -33,8 +33,8 @@ use crate::git::{Repo, TreesInMemory};
 use crate::guard::diff::{Change, changes};
 use crate::guard::tree::Mode;
 use packages::{All, Manifest, Role};
-use report::{Delta, NotMeasured, Why};
-use source::{Language, NoTree};
+use report::{Delta, Why};
+use source::{Facts, Language, NoTree};
 use sums::Sums;
 
 /// The most bytes of source that are parsed for one change, both sides together.
@@ -57,7 +57,7 @@ pub fn measure(repo: &Repo, old: ObjectId, new: ObjectId) -> Result<Measured> {
     }
     let roles = || changed.iter().map(|change| Role::of(&change.path));
     if roles().any(|role| matches!(role, Role::Read(_))) {
-        sums.packages = compare_packages(repo, old, new, &mut sums.not_measured)?;
+        sums.packages = compare_packages(repo, old, new, &mut sums)?;
     }
     Ok(sums.finish())
 }
@@ -99,84 +99,129 @@ impl Side {
     }
 }
 
+/// Counts what one changed path comes to.
+///
+/// A side that cannot be measured must never make the number smaller. The new one leaves out both sides, and is noted as
+/// [unmeasurable](Measured::unmeasurable) where its kind is measured otherwise; the old one counts as empty, so that the whole new
+/// side is growth. Else a candidate could hide what it adds, or what an earlier one added, behind a file that does not parse.
 fn one(repo: &Repo, change: &Change, sums: &mut Sums, left: &mut Left) -> Result<()> {
     let path = escape_path(change.path.as_ref());
     sums.lines.files += 1;
     if let Role::Unread = Role::of(&change.path) {
         sums.leave_out(&path, &[Delta::Dependencies], Why::UnreadFormat, None);
     }
-    // Another mode alone changes no line.
-    if change.old.map(|side| side.1) == change.new.map(|side| side.1) {
+    let is_file = |side: Option<(Mode, ObjectId)>| {
+        side.is_some_and(|(mode, _)| matches!(mode, Mode::File | Mode::GroupFile | Mode::Executable))
+    };
+    let (was_file, is_now_file) = (is_file(change.old), is_file(change.new));
+    // Another mode alone changes no line. The text of a symlink that becomes a file becomes source.
+    if change.old.map(|side| side.1) == change.new.map(|side| side.1) && was_file == is_now_file {
         return Ok(());
     }
     let (old, new) = (Side::read(repo, change.old)?, Side::read(repo, change.new)?);
-    let is_file = |side: Option<(Mode, ObjectId)>| {
-        side.is_none_or(|(mode, _)| matches!(mode, Mode::File | Mode::GroupFile | Mode::Executable))
-    };
-    let files = is_file(change.old) && is_file(change.new);
-    if matches!(old, Side::TooLarge) || matches!(new, Side::TooLarge) {
-        let mut of = Delta::OF_SOURCE.to_vec();
-        of.push(Delta::ChangedLines);
-        sums.leave_out(&path, &of, Why::TooLarge, None);
-        return Ok(());
-    }
-    if lines::is_binary(old.bytes()) || lines::is_binary(new.bytes()) {
-        sums.lines.binary.push(path.clone());
-        if Language::of(&change.path).is_some() && files {
-            sums.leave_out(&path, Delta::OF_SOURCE, Why::UnknownLanguage, Some("it is binary".to_owned()));
-        }
-        return Ok(());
-    }
-    let counted = lines::count(old.bytes(), new.bytes(), &mut left.steps);
-    sums.lines.added += counted.added;
-    sums.lines.removed += counted.removed;
-    if !counted.exact {
-        sums.leave_out(&path, &[Delta::ChangedLines], Why::TooDifferent, None);
-    }
-    if files {
-        source_of(change, &path, old.bytes(), new.bytes(), sums, left)?;
+    lines_of(change, &path, &old, &new, sums, left);
+    let source = |side, is_file| if is_file { side } else { Side::Nothing };
+    let (old, new) = (source(old, was_file), source(new, is_now_file));
+    if was_file || is_now_file {
+        source_of(change, &path, &old, &new, sums, left)?;
     }
     Ok(())
 }
 
-/// Counts what is in the two sides of a source file. A side that cannot be parsed leaves out both: else a file would lose all its
-/// complexity by growing beyond the bound.
+/// Counts the lines of the two sides. What git takes for binary has no lines, but source has: a NUL in a comment hides none.
+fn lines_of(change: &Change, path: &str, old: &Side, new: &Side, sums: &mut Sums, left: &mut Left) {
+    let lines = |side: &Side| match side {
+        Side::Nothing => Ok(()),
+        Side::TooLarge => Err(Why::TooLarge),
+        Side::Content(text) => {
+            let is_source = Language::of_file(&change.path, text).is_some();
+            if lines::is_binary(text) && !is_source { Err(Why::Binary) } else { Ok(()) }
+        }
+    };
+    let mut leave_out = |why: Why, side: &str| {
+        if why == Why::Binary && !sums.lines.binary.iter().any(|known| known == path) {
+            sums.lines.binary.push(path.to_owned());
+        }
+        sums.leave_out(path, &[Delta::ChangedLines], why, Some(side.to_owned()));
+    };
+    let (was, is) = (lines(old), lines(new));
+    match (was, is) {
+        (Err(why), Err(other)) if why == other => leave_out(why, "both sides"),
+        _ => {
+            was.err().into_iter().for_each(|why| leave_out(why, "the old side"));
+            is.err().into_iter().for_each(|why| leave_out(why, "the new side"));
+        }
+    }
+    let text = |side: &Side, known: bool| if known { side.bytes().to_vec() } else { Vec::new() };
+    let counted = lines::count(&text(old, was.is_ok()), &text(new, is.is_ok()), &mut left.steps);
+    sums.lines.added += counted.added;
+    sums.lines.removed += counted.removed;
+    if !counted.exact {
+        sums.leave_out(path, &[Delta::ChangedLines], Why::TooDifferent, None);
+    }
+    if is == Err(Why::TooLarge) {
+        sums.unmeasurable(path);
+    }
+}
+
+/// Counts what is in the two sides of a source file.
 fn source_of(
     change: &Change,
     path: &str,
-    old: &[u8],
-    new: &[u8],
+    old: &Side,
+    new: &Side,
     sums: &mut Sums,
     left: &mut Left,
 ) -> Result<()> {
-    let Some(language) = Language::of(&change.path) else {
-        if !matches!(Role::of(&change.path), Role::Read(_) | Role::Unread) {
+    let language = |side: &Side| match side {
+        Side::Nothing => None,
+        Side::TooLarge => Language::of(&change.path),
+        Side::Content(text) => Language::of_file(&change.path, text),
+    };
+    let (before, after) = (language(old), language(new));
+    let is_gone = matches!(new, Side::Nothing);
+    if !is_gone && after.is_none() || before.is_none() && is_gone {
+        let is_binary = lines::is_binary(if is_gone { old.bytes() } else { new.bytes() });
+        if !is_binary && !matches!(Role::of(&change.path), Role::Read(_) | Role::Unread) {
             sums.leave_out(path, Delta::OF_SOURCE, Why::UnknownLanguage, None);
         }
         return Ok(());
+    }
+    let mut facts = |language: Option<Language>, side: &Side| -> Result<std::result::Result<Facts, Why>> {
+        let (Some(language), false) = (language, matches!(side, Side::Nothing)) else {
+            return Ok(Ok(Facts::default()));
+        };
+        let Side::Content(content) = side else { return Ok(Err(Why::TooLarge)) };
+        if content.starts_with(b"\xff\xfe") || content.starts_with(b"\xfe\xff") {
+            return Ok(Err(Why::NotUtf8));
+        }
+        let Some(rest) = left.parsed.checked_sub(content.len()) else { return Ok(Err(Why::ChangeTooLarge)) };
+        left.parsed = rest;
+        match source::facts(language, &change.path, content) {
+            Ok(facts) => Ok(Ok(facts)),
+            Err(NoTree::TooLarge) => Ok(Err(Why::TooLarge)),
+            Err(NoTree::TooComplex) => Ok(Err(Why::TooComplex)),
+            // The number would be one of the machine, not of the trees.
+            Err(NoTree::NoStack) => {
+                Err(Error::workspace(format!("{path} cannot be parsed: there is no stack for it"))
+                    .hint("raise the limit on address space: ulimit -v unlimited"))
+            }
+        }
     };
-    let Some(rest) = left.parsed.checked_sub(old.len() + new.len()) else {
-        sums.leave_out(path, Delta::OF_SOURCE, Why::ChangeTooLarge, None);
-        return Ok(());
-    };
-    left.parsed = rest;
-    let facts = |content: &[u8]| source::facts(language, &change.path, content);
-    let (before, after) = match (facts(old), facts(new)) {
-        (Ok(before), Ok(after)) => (before, after),
-        (Err(why), _) | (_, Err(why)) => {
-            let why = match why {
-                NoTree::TooLarge => Why::TooLarge,
-                NoTree::TooComplex => Why::TooComplex,
-                // The number would be one of the machine, not of the trees.
-                NoTree::NoStack => {
-                    return Err(Error::workspace(format!(
-                        "{path} cannot be parsed: there is no stack for it"
-                    ))
-                    .hint("raise the limit on address space: ulimit -v unlimited"));
-                }
-            };
-            sums.leave_out(path, Delta::OF_SOURCE, why, None);
+    let after = match facts(after, new)? {
+        Ok(after) => after,
+        Err(why) => {
+            sums.leave_out(path, Delta::OF_SOURCE, why, Some("the new side".to_owned()));
+            sums.unmeasurable(path);
             return Ok(());
+        }
+    };
+    let before = match facts(before, old)? {
+        Ok(before) => before,
+        Err(why) => {
+            let detail = "the old side, which counts as empty".to_owned();
+            sums.leave_out(path, Delta::OF_SOURCE, why, Some(detail));
+            Facts::default()
         }
     };
     if before.broken || after.broken {
@@ -204,47 +249,65 @@ fn manifests(repo: &Repo, tree: ObjectId) -> Result<Vec<(BString, Manifest, Obje
     Ok(found)
 }
 
-/// The packages of both trees. A file that cannot be read on one side is left out on both: else breaking a lock file would remove
-/// every dependency.
+/// The packages of both trees. A file that cannot be read in the new tree is left out on both sides: else breaking a lock file would
+/// remove every dependency. One that could not be read in the old tree counts as empty there.
 fn compare_packages(
     repo: &Repo,
     old: ObjectId,
     new: ObjectId,
-    not_measured: &mut Vec<NotMeasured>,
+    sums: &mut Sums,
 ) -> Result<packages::PackageChanges> {
-    let mut left_out: BTreeMap<BString, String> = BTreeMap::new();
-    let mut sides = Vec::new();
-    for tree in [old, new] {
-        let mut side = Vec::new();
-        for (number, (path, manifest, id)) in manifests(repo, tree)?.into_iter().enumerate() {
-            let read = if number >= MAX_MANIFESTS {
-                Err(format!("the tree has more than {MAX_MANIFESTS} manifests and lock files"))
-            } else {
-                read_manifest(repo, manifest, id)?
-            };
-            match read {
-                Ok(listed) => side.push((path, manifest, listed)),
-                Err(why) => _ = left_out.insert(path, why),
+    let [before, after] = [sides_of(repo, old)?, sides_of(repo, new)?];
+    let mut unread: BTreeMap<&BString, String> = BTreeMap::new();
+    for (path, side) in &after {
+        if let Err(why) = &side.listed {
+            unread.insert(path, why.clone());
+            if before.get(path).is_none_or(|before| before.id != side.id) {
+                sums.unmeasurable(&escape_path(path.as_ref()));
             }
         }
-        sides.push(side);
     }
-    let mut all = sides.into_iter().map(|side| {
-        let mut all = All::default();
-        for (_, manifest, listed) in side.into_iter().filter(|(path, ..)| !left_out.contains_key(path)) {
-            all.add(manifest.ecosystem(), listed);
+    let mut old_packages = All::default();
+    for (path, side) in &before {
+        match &side.listed {
+            Ok(_) if unread.contains_key(path) => {}
+            Ok(listed) => old_packages.add(side.manifest.ecosystem(), listed.clone()),
+            Err(why) => {
+                unread.entry(path).or_insert_with(|| format!("the old side, which counts as empty: {why}"));
+            }
         }
-        all
-    });
-    let (before, after) = (all.next().unwrap_or_default(), all.next().unwrap_or_default());
-    drop(all);
-    not_measured.extend(left_out.into_iter().map(|(path, why)| NotMeasured {
-        path: escape_path(path.as_ref()),
-        of: vec![Delta::Dependencies],
-        why: Why::Unreadable,
-        detail: Some(why),
-    }));
-    Ok(packages::compare(&before, &after))
+    }
+    let mut new_packages = All::default();
+    for side in after.values() {
+        if let Ok(listed) = &side.listed {
+            new_packages.add(side.manifest.ecosystem(), listed.clone());
+        }
+    }
+    for (path, why) in unread {
+        sums.leave_out(&escape_path(path.as_ref()), &[Delta::Dependencies], Why::Unreadable, Some(why));
+    }
+    Ok(packages::compare(&old_packages, &new_packages))
+}
+
+/// A manifest or lock file of one tree.
+struct PackageFile {
+    manifest: Manifest,
+    id: ObjectId,
+    /// What it names, or why it cannot be read.
+    listed: std::result::Result<packages::Listed, String>,
+}
+
+fn sides_of(repo: &Repo, tree: ObjectId) -> Result<BTreeMap<BString, PackageFile>> {
+    let mut found = BTreeMap::new();
+    for (number, (path, manifest, id)) in manifests(repo, tree)?.into_iter().enumerate() {
+        let listed = if number >= MAX_MANIFESTS {
+            Err(format!("the tree has more than {MAX_MANIFESTS} manifests and lock files"))
+        } else {
+            read_manifest(repo, manifest, id)?
+        };
+        found.insert(path, PackageFile { manifest, id, listed });
+    }
+    Ok(found)
 }
 
 fn read_manifest(

@@ -34,6 +34,8 @@ pub struct Measured {
     pub interfaces: InterfaceChanges,
     /// What made [`Measured::dependencies`].
     pub packages: PackageChanges,
+    /// Paths whose new side is of a kind that is measured, and could not be: the numbers may be too small.
+    pub unmeasurable: Vec<String>,
     /// What the numbers leave out, by path.
     pub not_measured: Vec<NotMeasured>,
 }
@@ -172,6 +174,10 @@ impl Delta {
 pub enum Why {
     /// Its language is none of those that are parsed; documents and data are among these, too.
     UnknownLanguage,
+    /// It is no text, and has no lines.
+    Binary,
+    /// It is source in another encoding than UTF-8.
+    NotUtf8,
     /// It is larger than what is read or parsed.
     TooLarge,
     /// Parsing it takes more work than is done for one file.
@@ -182,7 +188,7 @@ pub enum Why {
     ParseErrors,
     /// The two sides are too different to look for the shortest difference: the number is more than that.
     TooDifferent,
-    /// It is a manifest or a lock file and cannot be read: its packages are left out on both sides.
+    /// It is a manifest or a lock file and cannot be read: its packages are left out.
     Unreadable,
     /// It names packages in a way that is not read.
     UnreadFormat,
@@ -193,6 +199,8 @@ impl Why {
     pub fn told(self) -> &'static str {
         match self {
             Self::UnknownLanguage => "of a language that is not parsed, or no code",
+            Self::Binary => "binary: it has no lines",
+            Self::NotUtf8 => "not parsed: it is not UTF-8",
             Self::TooLarge => "too large",
             Self::TooComplex => "too complex to parse",
             Self::ChangeTooLarge => "not parsed: the change is too large",

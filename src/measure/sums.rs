@@ -1,6 +1,6 @@
 //! Adding up what the files of a change come to.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::packages::PackageChanges;
 use super::report::{
@@ -18,6 +18,8 @@ pub struct Sums {
     pub packages: PackageChanges,
     /// What is left out.
     pub not_measured: Vec<NotMeasured>,
+    /// The paths whose new side is of a kind that is measured, and could not be.
+    unmeasurable: BTreeSet<String>,
     fallbacks: FallbackChanges,
     functions: Vec<FunctionChange>,
     interfaces: InterfaceChanges,
@@ -30,6 +32,11 @@ impl Sums {
     /// Notes that some numbers leave out a path.
     pub fn leave_out(&mut self, path: &str, of: &[Delta], why: Why, detail: Option<String>) {
         self.not_measured.push(NotMeasured { path: path.to_owned(), of: of.to_vec(), why, detail });
+    }
+
+    /// Notes that the new side of a path should be measured and cannot be.
+    pub fn unmeasurable(&mut self, path: &str) {
+        self.unmeasurable.insert(path.to_owned());
     }
 
     /// Adds the two sides of a source file.
@@ -104,6 +111,7 @@ impl Sums {
             functions: self.functions,
             interfaces: self.interfaces,
             packages: self.packages,
+            unmeasurable: self.unmeasurable.into_iter().collect(),
             not_measured: self.not_measured,
         }
     }

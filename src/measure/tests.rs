@@ -86,6 +86,7 @@ fn numbers_have_stable_names() {
         "functions",
         "interfaces",
         "packages",
+        "unmeasurable",
         "not_measured",
     ];
     assert_eq!(keys, expected);

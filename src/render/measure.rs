@@ -95,6 +95,8 @@ pub fn told(measured: &Measured, paint: Paint) -> String {
         let _ = writeln!(text, "\neverything was measured");
     }
     list(&mut text, paint, "binary, so without lines", lines.binary.iter(), Clone::clone);
+    let heading = "should be measured and cannot be: the numbers may be too small";
+    list(&mut text, paint, heading, measured.unmeasurable.iter(), Clone::clone);
     left_out(&mut text, paint, &measured.not_measured);
     text
 }
@@ -136,8 +138,11 @@ fn list<'a, T: 'a>(
 
 /// What is no code is counted by the end of its name; the rest is listed.
 fn left_out(text: &mut String, paint: Paint, all: &[NotMeasured]) {
-    let (others, listed): (Vec<_>, Vec<_>) =
-        all.iter().partition(|one| one.why == Why::UnknownLanguage && one.detail.is_none());
+    let (others, listed): (Vec<_>, Vec<_>) = all
+        .iter()
+        // Those are listed apart.
+        .filter(|one| one.why != Why::Binary)
+        .partition(|one| one.why == Why::UnknownLanguage && one.detail.is_none());
     list(text, paint, "not measured", listed.into_iter(), |one| {
         let detail =
             one.detail.as_ref().map_or_else(String::new, |detail| format!(" ({})", one_line(detail, 120)));

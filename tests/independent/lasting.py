@@ -76,7 +76,7 @@ class Shown:
         self.packet, self.brought, self.incomplete, self.changes = None, False, True, []
         self.effects, self.added, self.declared = [], 0, []
         self.invariants_pass = self.independent = None
-        self.delta = None
+        self.delta, self.unmeasurable = None, 0
 
     def said(self):
         """What counts for every invariant whose command passes."""
@@ -98,7 +98,7 @@ class Shown:
         if not self.independent:
             return 15, "reject", "machine_independence_failed"
         used, budget = together(self.counters["complexity"], self.delta), self.terms["complexity_budget"]
-        if any(used[name] > budget[name] for name in DELTA):
+        if self.unmeasurable or any(used[name] > budget[name] for name in DELTA):
             return 16, "reject", "complexity_budget_exceeded"
         return None
 
@@ -156,6 +156,8 @@ def _compare(iteration, shown, packet_problem, files, tests):
         declared = larger(declared, delta)
     measured = told["measured"]
     need(len(measured["not_measured"]) == min(measured["unmeasured"], 100), "not_measured is not as long as it must be")
+    shown.unmeasurable = measured.get("unmeasurable", 0)
+    need(shown.unmeasurable <= measured["unmeasured"], "more paths are unmeasurable than are not measured")
     shown.added, shown.delta = measured["fallbacks_added"], larger(declared, measured["delta"])
     need((told["incomplete"] is not None) == shown.incomplete, "lasting.incomplete")
     need(told["semantic_changes"] == shown.changes, "lasting.semantic_changes")

@@ -108,7 +108,7 @@ class Tables:
         packet = obj([("packet", obj([(name, texts.get(name, STRINGS)) for name in brought.PACKET])),
                       ("cited", array(obj([("path", string), ("id", self.oid)])))])
         measured = obj([("measure", integer(U32)), ("delta", delta), ("fallbacks_added", integer()),
-                        ("unmeasured", integer()),
+                        ("unmeasurable", Absent(integer())), ("unmeasured", integer()),
                         ("not_measured", array(obj([("path", string), ("of", STRINGS), ("why", string)])))])
         effect = enum(*brought.EFFECTS, "broken")
         lasting = obj([("incomplete", opt(string)), ("semantic_changes", STRINGS),

@@ -195,7 +195,7 @@ pub struct Named {
 }
 
 /// What one file says.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Listed {
     /// The packages that are depended on.
     pub packages: Vec<Named>,

@@ -28,9 +28,9 @@ use syntax::Syntax;
 pub enum Language {
     /// `.rs`
     Rust,
-    /// `.py`, `.pyi`
+    /// `.py`, `.pyi`, `.pyw`
     Python,
-    /// `.js`, `.mjs`, `.cjs`, `.jsx`
+    /// `.js`, `.mjs`, `.cjs`, `.jsx`, `.es6`, `.es`, `.jsm`
     JavaScript,
     /// `.ts`, `.mts`, `.cts`
     TypeScript,
@@ -41,14 +41,37 @@ pub enum Language {
 }
 
 impl Language {
+    /// The language of a file: by the end of its name, in whatever case, else by the program that its first line names.
+    pub fn of_file(path: &[u8], content: &[u8]) -> Option<Self> {
+        Self::of(path).or_else(|| Self::of_first_line(content))
+    }
+
+    /// The language of a script that begins with `#!`.
+    fn of_first_line(content: &[u8]) -> Option<Self> {
+        let line = content.strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
+        let line = String::from_utf8_lossy(&line[..line.len().min(200)]).into_owned();
+        // `#!/usr/bin/env -S node --flag`, `#!/usr/bin/python3.11 -u`
+        line.split_whitespace().take(4).find_map(|word| {
+            let program = word.rsplit('/').next()?.to_ascii_lowercase();
+            let program = program.trim_end_matches(|c: char| c.is_ascii_digit() || c == '.');
+            match program {
+                "python" | "pypy" => Some(Self::Python),
+                "node" | "nodejs" | "bun" => Some(Self::JavaScript),
+                "deno" | "ts-node" | "tsx" => Some(Self::TypeScript),
+                "rust-script" => Some(Self::Rust),
+                _ => None,
+            }
+        })
+    }
+
     /// The language of a path, by the end of its name.
     pub fn of(path: &[u8]) -> Option<Self> {
         let name = path.rsplit(|byte| *byte == b'/').next()?;
         let dot = name.iter().rposition(|byte| *byte == b'.')?;
-        Some(match &name[dot + 1..] {
+        Some(match name[dot + 1..].to_ascii_lowercase().as_slice() {
             b"rs" => Self::Rust,
-            b"py" | b"pyi" => Self::Python,
-            b"js" | b"mjs" | b"cjs" | b"jsx" => Self::JavaScript,
+            b"py" | b"pyi" | b"pyw" => Self::Python,
+            b"js" | b"mjs" | b"cjs" | b"jsx" | b"es6" | b"es" | b"jsm" => Self::JavaScript,
             b"ts" | b"mts" | b"cts" => Self::TypeScript,
             b"tsx" => Self::Tsx,
             b"go" => Self::Go,
@@ -74,6 +97,11 @@ const STACK: usize = if usize::BITS >= 64 { 512 << 20 } else { 128 << 20 };
 
 /// Counts what is in a file. `path` says what of Python is private and which files are tests.
 pub fn facts(language: Language, path: &[u8], source: &[u8]) -> Result<Facts, NoTree> {
+    // A scanner takes a NUL for the end of the file, and what follows would be lost.
+    if source.contains(&0) {
+        let source: Vec<u8> = source.iter().map(|byte| if *byte == 0 { b' ' } else { *byte }).collect();
+        return facts(language, path, &source);
+    }
     // Most files cannot be nested deeper than an ordinary stack holds.
     if source.len() <= SHALLOW {
         return count_in(language, path, source);

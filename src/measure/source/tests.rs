@@ -65,8 +65,29 @@ fn a_language_is_known_by_the_end_of_the_name() {
     assert_eq!(Language::of(b"a.d.ts"), Some(TypeScript));
     assert_eq!(Language::of(b"a.rs/b"), None);
     assert_eq!(Language::of(b"Makefile"), None);
-    assert_eq!(Language::of(b"x.RS"), None);
+    assert_eq!(Language::of(b"x.RS"), Some(Rust));
+    assert_eq!(Language::of(b"x.rss"), None);
     assert_eq!(Language::of(b""), None);
+}
+
+#[test]
+fn a_language_is_known_by_the_first_line_of_a_script() {
+    let of = |line: &str| Language::of_file(b"bin/tool", format!("{line}\nrest\n").as_bytes());
+    for line in [
+        "#!/usr/bin/python",
+        "#!/usr/bin/env -S python3.11 -u",
+        "#! /opt/bin/pypy3",
+        "#!/usr/bin/env Python3",
+    ] {
+        assert_eq!(of(line), Some(Python), "{line}");
+    }
+    assert_eq!(of("#!/usr/bin/env node"), Some(JavaScript));
+    assert_eq!(of("#!/usr/bin/env -S deno run"), Some(TypeScript));
+    for line in ["#!/bin/sh", "# python", "#!", "", "#!/usr/bin/env perl"] {
+        assert_eq!(of(line), None, "{line}");
+    }
+    assert_eq!(Language::of_file(b"a.rs", b"#!/usr/bin/python\n"), Some(Rust));
+    assert_eq!(Language::of_file(b"a.txt", b"#!/usr/bin/python"), Some(Python));
 }
 
 #[test]
