@@ -274,6 +274,14 @@ fn a_reservation_is_charged_for_what_was_abandoned_only_and_never_less_than_it()
         .state("/cumulative_usd", json!("0.499999"))
         .commit(&env);
     crate::verify::refused(&env, "less than was reserved", &forged, "receipt.cost.usd");
+    // No worker ran that could have reported that it was free.
+    let forged = crate::verify::Forge::read(&env, &tip)
+        .record("/body/receipt/cost/basis", json!("reported"))
+        .record("/body/receipt/cost/usd", json!("0.000000"))
+        .state("/cumulative_usd", json!("0.250000"))
+        .state("/counters/costs/known", json!(2))
+        .commit(&env);
+    crate::verify::refused(&env, "free, and nobody to say so", &forged, "receipt.cost.basis");
 }
 
 #[test]

@@ -587,6 +587,7 @@ fn what_is_told_of_lasting_code_must_follow() {
         ("packet/cited/0/path", json!("README2")),
         ("packet_problem", json!("x")),
         ("measured/not_measured", json!([])),
+        ("measured/measure", json!(2)),
     ] {
         forged.push((member, Forge::read(&env, &iteration).record(&at(member), value)));
     }
@@ -614,6 +615,11 @@ fn what_is_told_of_lasting_code_must_follow() {
     env.git(&["update-ref", "refs/loops/keep/ledger", &measured.commit(&env)]);
     let output = env.git_loop(&["verify", "keep", "-q"]).expect_code(20);
     assert!(output.stdout.contains("measured"), "{output:?}");
+    // Nor does anybody vouch for it.
+    let reviewer = env.key("reviewer");
+    let review = ["review", "keep", "--approve", "--key", reviewer.to_str().unwrap()];
+    let output = env.git_loop(&review).expect_code(20);
+    assert!(output.stderr.contains("measured"), "{output:?}");
     env.git(&["update-ref", "refs/loops/keep/ledger", &tip]);
     env.git_loop(&["verify", "keep"]).expect_code(0);
 }

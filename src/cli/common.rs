@@ -207,6 +207,16 @@ pub fn verified_with(
     Ok(verify::verify_ledger(repo, &found.id, found.tip.0, trust, At::now(), visit)?)
 }
 
+/// The same, and what was measured of lasting code is measured again: for commands whose signature vouches for the loop.
+pub fn measured_with(
+    repo: &Repo,
+    found: &LoopHere,
+    trust: &TrustRoot,
+    visit: impl FnMut(&Verified<Step>),
+) -> Result<Verified<Chain>> {
+    Ok(verify::verify_and_measure(repo, &found.id, found.tip.0, trust, At::now(), visit)?)
+}
+
 impl Context {
     /// The signing key: `--key`, else `loop.signingKey`, else `user.signingkey`; it has made a test signature.
     pub(super) fn signer(&self, repo: &Repo) -> Result<Signer> {

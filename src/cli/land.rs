@@ -6,7 +6,7 @@ use gix::refs::FullName;
 use serde_json::json;
 
 use super::Context;
-use super::common::{Proof, find_loop, result_fields, said, verified_with};
+use super::common::{Proof, find_loop, measured_with, result_fields, said};
 use super::gate::judge;
 use super::ui::Reply;
 use crate::at::At;
@@ -83,7 +83,7 @@ pub fn run(context: &Context, args: &LandArgs) -> Result<Reply> {
     let found = find_loop(&repo, &args.id)?;
     let mut proof = Proof::default();
     let mut story = Story::default();
-    let chain = verified_with(&repo, &found, &trust, |step| {
+    let chain = measured_with(&repo, &found, &trust, |step| {
         proof.see(step);
         story.see(&step.record);
     })?;

@@ -2,7 +2,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::Context;
-use super::common::{Proof, author, find_loop, result_fields, verified_with};
+use super::common::{Proof, author, find_loop, measured_with, result_fields};
 use super::review::awaiting_review;
 use super::ui::Reply;
 use crate::at::At;
@@ -31,7 +31,7 @@ pub fn run(context: &Context, args: &PromoteArgs) -> Result<Reply> {
     let found = find_loop(&repo, &args.id)?;
     let mut proof = Proof::default();
     let mut by_seq = Vec::new();
-    let chain = verified_with(&repo, &found, &trust, |step| {
+    let chain = measured_with(&repo, &found, &trust, |step| {
         proof.see(step);
         by_seq.push(step.id);
     })?;

@@ -2,7 +2,7 @@ use clap::Args;
 use serde_json::json;
 
 use super::Context;
-use super::common::{Proof, author, find_loop, result_fields, verified_with};
+use super::common::{Proof, author, find_loop, measured_with, result_fields};
 use super::ui::Reply;
 use crate::at::At;
 use crate::contract::Class;
@@ -43,7 +43,7 @@ pub fn run(context: &Context, args: &ReleaseArgs) -> Result<Reply> {
         attempt += 1;
         let found = find_loop(&repo, &args.id)?;
         let mut proof = Proof::default();
-        let chain = verified_with(&repo, &found, &trust, |step| proof.see(step))?;
+        let chain = measured_with(&repo, &found, &trust, |step| proof.see(step))?;
         let tip = Tip::from(chain.into_inner());
         fits(&tip)?;
         let author = author(&signer, &trust, &tip.contract, Role::Promoter)?;

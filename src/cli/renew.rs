@@ -5,7 +5,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::Context;
-use super::common::{find_loop, principals, result_fields, verified};
+use super::common::{find_loop, measured_with, principals, result_fields};
 use super::start::{begin_hints, read_file, terms_path};
 use super::ui::Reply;
 use crate::at::At;
@@ -50,7 +50,7 @@ pub fn run(context: &Context, args: &RenewArgs) -> Result<Reply> {
         None => None,
     };
     let trust = TrustRoot::open(&repo)?;
-    let parent = verified(&repo, &found, &trust)?;
+    let parent = measured_with(&repo, &found, &trust, |_| {})?;
     let signer = context.signer(&repo)?;
     let principals = principals(&signer, &trust)?;
     let Renewed { contract, principal, warnings } =

@@ -24,6 +24,11 @@ use crate::review::packet::{self, FrozenPacket};
 use crate::sandbox::Enforcement;
 use crate::worker::evidence::{self, WorkerEvidence};
 
+/// The version of the definitions of what is measured; a build that cannot measure knows it, too.
+const MEASURE: u32 = 1;
+#[cfg(feature = "measure")]
+const _: () = assert!(MEASURE == crate::measure::VERSION, "each version of the definitions has its rules");
+
 /// How many paths that were not measured are listed.
 pub const LISTED_UNMEASURED: usize = 100;
 
@@ -384,10 +389,11 @@ fn measured_again(
     told: &MeasuredReceipt,
 ) -> Result<(), RederiveError> {
     let listed = usize::try_from(told.unmeasured).unwrap_or(usize::MAX).min(LISTED_UNMEASURED);
+    same("lasting.measured.measure", &told.measure, &MEASURE)?;
     same("lasting.measured.not_measured", &told.not_measured.len(), &listed)?;
     same("lasting.measured.unmeasurable", &told.unmeasurable.min(told.unmeasured), &told.unmeasurable)?;
     #[cfg(feature = "measure")]
-    if context.measures && told.measure == crate::measure::VERSION {
+    if context.measures {
         let base = Oid(context.repo.commit_tree(receipt.base.0)?);
         let again = measured(context.repo, base, tree)
             .map_err(|error| RederiveError::Measured(error.message().to_owned()))?;

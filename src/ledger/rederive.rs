@@ -184,6 +184,12 @@ fn iteration(
         let reserved = context.before.checkpoint.as_ref().map(|open| open.reservation_usd);
         same("receipt.cost.usd", &receipt.cost.usd.max(reserved), &receipt.cost.usd)?;
     }
+    if receipt.abandoned.is_some() && receipt.worker.is_none() && receipt.outside.is_none() {
+        // Nobody was there to report anything.
+        let basis = receipt.cost.basis;
+        let is_a_guess = matches!(basis, CostBasis::Reserved | CostBasis::None);
+        same("receipt.cost.basis", &is_a_guess, &true)?;
+    }
     consistent(contract, receipt)?;
     holdout_fits(contract, receipt.holdout.as_ref())?;
     requests_fit(contract, &receipt.sandbox)?;

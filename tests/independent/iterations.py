@@ -123,6 +123,8 @@ class Iteration:
         need((cost["basis"] == "none") == (usage == "none"), "cost.basis is none exactly if usage is")
         need(cost["basis"] != "none" or cost["usd"] == "0.000000", "a cost of a worker that costs nothing")
         need((cost["basis"] == "unknown") == (cost["usd"] is None), "cost.basis is unknown exactly if usd is null")
+        if self.receipt["abandoned"] is not None and self.receipt["worker"] is None and self.receipt["outside"] is None:
+            need(cost["basis"] in ("reserved", "none"), "a cost that nobody was there to report")
         if cost["basis"] == "reserved":
             need(self.receipt["abandoned"] is not None, "cost.basis is reserved, and it was not abandoned")
             need(micro(cost["usd"]) >= micro(self.before["checkpoint"]["reservation_usd"]), "less than was reserved")

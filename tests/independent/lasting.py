@@ -155,6 +155,9 @@ def _compare(iteration, shown, packet_problem, files, tests):
     for _, delta in verdicts:
         declared = larger(declared, delta)
     measured = told["measured"]
+    need(measured["measure"] == 1, "measured by other definitions")
+    iteration.ledger.notes.add("%s: %s: how much larger it makes the code is the runner's word, nothing is measured here"
+                               % (iteration.ledger.name, iteration.record.oid))
     need(len(measured["not_measured"]) == min(measured["unmeasured"], 100), "not_measured is not as long as it must be")
     shown.unmeasurable = measured.get("unmeasurable", 0)
     need(shown.unmeasurable <= measured["unmeasured"], "more paths are unmeasurable than are not measured")
