@@ -111,6 +111,7 @@ pub enum Class {
 #[serde(deny_unknown_fields)]
 pub struct Paths {
     /// What the worker may change. A path outside rejects the candidate.
+    /// A `**` stands for itself between slashes (`src/**`, `**/x`), never beside other characters.
     #[schemars(length(min = 1))]
     pub mutable: Vec<String>,
     /// What judges the candidates, frozen at the base commit. A file that a worker adds under these patterns is drift.

@@ -24,7 +24,7 @@ mod lint;
 pub mod money;
 pub mod overrides;
 pub mod parse;
-mod pattern;
+pub(crate) mod pattern;
 pub mod problem;
 pub mod renewal;
 pub mod resolve;

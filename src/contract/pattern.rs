@@ -63,7 +63,46 @@ pub(super) fn pattern_fault(text: &str) -> Option<Fault> {
             _ => {}
         }
     }
+    if is_undelimited(inner) {
+        return Some(Fault::hint(
+            "has a `**` beside other characters, which git reads in different ways",
+            "write `**` as a folder name of its own (a/**, **/b), or a single `*` within a name",
+        ));
+    }
     escape_fault(inner)
+}
+
+/// Whether a `**` stands beside other characters than slashes. git takes the literal start off a pattern before it matches, and so
+/// reads `a**/b` in another way than `?**/b`: nobody can tell by looking at such a pattern what it covers.
+pub(crate) fn is_undelimited(pattern: &str) -> bool {
+    let (mut is_undelimited, mut in_class) = (false, false);
+    for segment in pattern.split('/') {
+        let (mut stars, mut characters) = (0, segment.chars().peekable());
+        while let Some(character) = characters.next() {
+            match character {
+                '\\' => _ = characters.next(),
+                '[' if !in_class => {
+                    in_class = true;
+                    if characters.peek().is_some_and(|next| matches!(next, '!' | '^')) {
+                        characters.next();
+                    }
+                    if characters.peek() == Some(&']') {
+                        characters.next();
+                    }
+                }
+                ']' => in_class = false,
+                '*' if !in_class => {
+                    stars += 1;
+                    is_undelimited |= stars == 2 && segment != "**";
+                    continue;
+                }
+                _ => {}
+            }
+            stars = 0;
+        }
+        in_class = false;
+    }
+    is_undelimited
 }
 
 /// The fault of the backslashes and brackets of a pattern.
@@ -185,6 +224,11 @@ mod tests {
             "!src/generated/**",
             "päth/ü ö",
             ".github/**",
+            "**",
+            "a/**/b",
+            r"a\**",
+            "a[**]b",
+            "*a*",
         ] {
             assert_eq!(pattern_fault(pattern), None, "{pattern}");
         }
@@ -207,6 +251,11 @@ mod tests {
             (r"src\auth", "has a backslash before an ordinary character"),
             ("a\\", "ends with a backslash"),
             ("a[b", "has a [ without its ]"),
+            ("A**/*.", "has a `**` beside other characters, which git reads in different ways"),
+            ("src/**.rs", "has a `**` beside other characters, which git reads in different ways"),
+            ("!/a/x**/", "has a `**` beside other characters, which git reads in different ways"),
+            ("a/***", "has a `**` beside other characters, which git reads in different ways"),
+            ("[a]**", "has a `**` beside other characters, which git reads in different ways"),
             ("a[b/c]", "has a [ without its ]"),
         ] {
             assert_eq!(
