@@ -299,7 +299,7 @@ fn an_invariant_that_breaks_rejects_and_one_that_is_mended_is_strengthened() {
     assert_eq!(effects(3), ["preserved", "strengthened"]);
     assert_eq!(state(&env)["counters"]["lasting"]["failed_at_baseline"], json!(["a is one"]));
     // What a command printed that failed is kept.
-    let names = env.git(&["ls-tree", "--name-only", "refs/loops/keep/ledger~2:evidence"]);
+    let names = env.git(&["ls-tree", "--name-only", "refs/loops/keep/ledger~3:evidence"]);
     assert!(names.contains("invariant-1.log"), "{names}");
     env.git_loop(&["verify", "keep"]).expect_code(0);
 }

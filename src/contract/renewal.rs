@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 use super::frozen::Contract;
 use crate::ledger::state::{OpenFinding, Signer};
 use crate::oid::Oid;
+use crate::review::identity::Identity;
 
 /// What a renewed contract says of its parent, besides the parent's contract record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -23,6 +24,12 @@ pub struct RenewalTerms {
     pub submitters: Vec<Signer>,
     /// The findings that are open on the parent's ledger. They are open here too, until a reviewer resolves them here.
     pub findings: Vec<OpenFinding>,
+    /// The agents that are known to have worked on the parent, or on one before it; absent if there are none.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub workers: Vec<Identity>,
+    /// Of lasting code: of how many accepted candidates of them no invocation says whose they are; absent in contracts of earlier versions.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unidentified: Option<u32>,
     /// The terms that are not the parent's, in the order of this file.
     pub changed: Vec<ChangedTerm>,
 }

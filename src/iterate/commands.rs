@@ -23,7 +23,7 @@ use crate::ledger::observe::{Capture, Sample, blob_id, evidence_name, has_metric
 use crate::ledger::receipt::{CostReceipt, NoReport, RunReceipt, WorkerReceipt};
 use crate::oid::Oid;
 use crate::sandbox::{Egress, Ended, Enforcement, Outcome, SandboxError};
-use crate::worker::usage::{self, Printed, UsageKind};
+use crate::worker::usage::{self, NamedModel, Printed, UsageKind};
 use crate::worktree::{self, Holds, Lies};
 
 /// The most bytes of the worker's evidence file that are read.
@@ -39,6 +39,8 @@ pub(super) const BASELINE: &str = "baseline";
 pub(super) struct WorkerRun {
     pub receipt: WorkerReceipt,
     pub usage: CostReceipt,
+    /// The models that the agent's own output names.
+    pub models: Vec<NamedModel>,
     pub enforced: Option<Enforcement>,
     pub requests: Option<Egress>,
     pub evidence: Vec<EvidenceFile>,
@@ -149,6 +151,7 @@ impl Session<'_> {
                         summary: None,
                     },
                     usage: cost_receipt(usage::parse(UsageKind::None, Printed::nothing(), None)),
+                    models: Vec::new(),
                     enforced: None,
                     requests: None,
                     evidence: Vec::new(),
@@ -167,8 +170,10 @@ impl Session<'_> {
         let text = outcome.stdout.whole.as_ref().map_or_else(|| Cow::Owned(ends()), Cow::from);
         let printed = Printed { text: &text, is_cut: outcome.stdout.whole.is_none() };
         let kind = usage_kind(worker.usage);
-        let mut usage =
-            cost_receipt(usage::parse(kind, printed, (!report.is_empty()).then_some(report.as_slice())));
+        let read = usage::parse(kind, printed, (!report.is_empty()).then_some(report.as_slice()));
+        // What the worker writes of itself is no output of its provider.
+        let models = if kind.reads_output() { self.redacted(&read.models) } else { Vec::new() };
+        let mut usage = cost_receipt(read);
         // It may name what the agent printed.
         usage.problem = usage
             .problem
@@ -187,11 +192,23 @@ impl Session<'_> {
         Ok(WorkerRun {
             receipt: WorkerReceipt { agent: worker.agent.clone(), run: receipt, failure, summary },
             usage,
+            models,
             enforced: Some(outcome.enforced),
             requests: outcome.egress,
             evidence,
             interrupted: outcome.ended == Ended::Interrupted,
         })
+    }
+
+    /// Names that an agent printed, which may hold what it was given.
+    fn redacted(&self, models: &[NamedModel]) -> Vec<NamedModel> {
+        let redact =
+            |text: &str| String::from_utf8_lossy(&self.redact(text.as_bytes().to_vec())).into_owned();
+        let redacted = |one: &NamedModel| NamedModel {
+            provider: one.provider.as_deref().map(redact),
+            model: redact(&one.model),
+        };
+        models.iter().map(redacted).collect()
     }
 
     /// Runs the check on `tree` as often as the contract asks, up to the first run that gives no verdict.

@@ -31,6 +31,7 @@ use crate::money::MicroUsd;
 use crate::oid::Oid;
 use crate::render::line::{iteration_line, tail};
 use crate::sign::{CommitObject, Person};
+use crate::worker::usage::NamedModel;
 use crate::worktree;
 
 /// Everything that becomes known about an iteration, until it is recorded.
@@ -47,6 +48,8 @@ pub(super) struct Draft {
     pub outside: Option<OutsideReceipt>,
     pub context: Vec<ContextEntry>,
     pub cost: CostReceipt,
+    /// The models that the worker's own output names.
+    pub models: Vec<NamedModel>,
     pub changes: ChangesReceipt,
     pub guards: GuardsReceipt,
     pub check: Option<CheckReceipt>,
@@ -81,6 +84,7 @@ impl Draft {
                 basis: CostBasis::None,
                 problem: None,
             },
+            models: Vec::new(),
             changes: ChangesReceipt { count: 0, paths: Vec::new() },
             guards: GuardsReceipt {
                 guards_intact: true,
@@ -240,9 +244,10 @@ impl Session<'_> {
             }
             draft.guards.guards_intact = draft.guards.tampered.is_empty();
         }
-        let WorkerRun { receipt, usage, enforced, requests, evidence, interrupted } = run;
+        let WorkerRun { receipt, usage, models, enforced, requests, evidence, interrupted } = run;
         draft.worker = Some(receipt);
         draft.cost = usage;
+        draft.models = models;
         draft.sandbox.worker = enforced;
         draft.sandbox.worker_requests = requests;
         draft.evidence.extend(evidence);
@@ -503,7 +508,8 @@ impl Session<'_> {
         let evidence = draft.evidence.clone();
         let line = crate::canonical::compact_json(&receipt);
         let body = |evidence| Body::Iteration(Box::new(IterationBody { receipt, evidence }));
-        let iteration = draft_at(self, body, evidence, now)?;
+        let onto = self.with_invocations(draft, now)?;
+        let iteration = draft_at(self, &onto, body, evidence, now)?;
         let record = iteration.record.clone();
         let mut tip = iteration;
         if let Some(halt_reason) = decision.halt_reason
@@ -645,11 +651,12 @@ impl Session<'_> {
 
 fn draft_at(
     session: &Session<'_>,
+    tip: &Tip,
     body: impl FnOnce(Vec<crate::ledger::record::EvidenceEntry>) -> Body,
     evidence: Vec<EvidenceFile>,
     now: crate::at::At,
 ) -> Result<Tip> {
-    draft(session.repo, &session.author, &session.tip, Role::Runner, body, evidence, now)
+    draft(session.repo, &session.author, tip, Role::Runner, body, evidence, now)
 }
 
 fn draft_after(session: &Session<'_>, tip: &Tip, body: Body, now: crate::at::At) -> Result<Tip> {

@@ -40,6 +40,7 @@ mod grants;
 mod history;
 mod holdout;
 pub mod interrupt;
+mod invocations;
 mod iteration;
 mod lasting;
 mod lease;

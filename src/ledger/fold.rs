@@ -1,5 +1,6 @@
 //! The fold: state before, one record, state after. Pure; also the law of which record may follow which.
 
+use super::agents;
 use super::observe::Observed;
 use super::receipt::{CheckReceipt, CostBasis, CostReceipt, Receipt};
 use super::record::{Body, FindingAction, HaltedBy, Kind, LONGEST_LEASE_SECONDS, Record, Status, Verdict};
@@ -15,6 +16,7 @@ use crate::decide::{
 use crate::exit::HaltReason;
 use crate::git::Bound;
 use crate::money::MicroUsd;
+use crate::review::policy;
 
 /// Why a record may not stand where it stands.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -95,6 +97,7 @@ pub fn begin(contract: &Contract) -> State {
         released: false,
         findings: contract.renewal.as_ref().map_or_else(Vec::new, |renewal| renewal.findings.clone()),
         lease: None,
+        agents: agents::begin(contract),
     }
 }
 
@@ -116,6 +119,7 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
     {
         last.record = record.prev;
     }
+    agents::fill(&mut state, record.prev);
     if let Some(due) = &state.due_halt
         && kind != Kind::Halt
     {
@@ -216,6 +220,7 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
             }
             submitted(&mut state, record);
             count_iteration(contract, &mut state, receipt);
+            agents::recorded(&mut state, receipt.decision.outcome == Outcome::Accept);
         }
         Body::Halt(body) => {
             if state.phase == Phase::Halted {
@@ -304,11 +309,14 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
             expect(kind, "candidate", &body.candidate, &state.last_green_commit)?;
             expect_no_submitter(&state, record, "review it")?;
             match body.verdict {
-                Verdict::Approve => state.approvals.push(Approval {
-                    seq: record.seq,
-                    principal: record.actor.principal.clone(),
-                    key: record.actor.key.clone(),
-                }),
+                Verdict::Approve => {
+                    state.approvals.push(Approval {
+                        seq: record.seq,
+                        principal: record.actor.principal.clone(),
+                        key: record.actor.key.clone(),
+                    });
+                    agents::reviewed(&mut state, record, body)?;
+                }
                 Verdict::Reject => {
                     state.status = status_of(HaltReason::ReviewerRejected);
                     state.halt_reason = Some(HaltReason::ReviewerRejected);
@@ -317,8 +325,8 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
         }
         Body::Promotion(body) => {
             expect_awaiting_review(&state, kind)?;
-            if contract.class == Class::LastingCode {
-                // Nothing checks the attestations and the identities that lasting code needs.
+            if contract.class == Class::LastingCode && contract.judged_as_lasting().is_none() {
+                // Nothing shows what lasting code needs.
                 let why = format!("rules {} cannot promote `lasting_code`", contract.rules);
                 return Err(out_of_place(kind, why));
             }
@@ -330,6 +338,10 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
             }
             if state.approvals.is_empty() {
                 return Err(out_of_place(kind, "no independent review approves it".to_owned()));
+            }
+            let asked = policy::conditions(contract, &state, Some(&record.actor.principal));
+            if let Some(why) = asked.into_iter().find_map(|one| one.missing) {
+                return Err(out_of_place(kind, why));
             }
             state.status = Status::Succeeded;
         }
@@ -371,6 +383,7 @@ pub fn fold(contract: &Contract, before: &State, record: &Record) -> Result<Stat
                 until: body.until,
             });
         }
+        Body::Invocation(body) => agents::invoked(contract, &mut state, record, body)?,
         Body::Finding(body) => {
             if state.status == Status::Succeeded {
                 return Err(out_of_place(kind, "the loop is promoted".to_owned()));
@@ -406,7 +419,7 @@ pub fn is_dead(state: &State) -> bool {
 }
 
 /// Who ran a loop judges nothing about it.
-fn expect_no_submitter(state: &State, record: &Record, what: &str) -> Result<(), FoldError> {
+pub(super) fn expect_no_submitter(state: &State, record: &Record, what: &str) -> Result<(), FoldError> {
     let actor = &record.actor;
     if state.submitters.iter().any(|who| who.principal == actor.principal || who.key == actor.key) {
         let problem = format!("{} ran the loop and cannot {what}", actor.principal);
@@ -583,11 +596,11 @@ pub fn is_host(host: &str) -> bool {
         && host.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'_' | b'-'))
 }
 
-fn out_of_place(kind: Kind, why: String) -> FoldError {
+pub(super) fn out_of_place(kind: Kind, why: String) -> FoldError {
     FoldError::OutOfPlace { kind: kind.as_str(), why }
 }
 
-fn expect<T: PartialEq + std::fmt::Debug>(
+pub(super) fn expect<T: PartialEq + std::fmt::Debug>(
     kind: Kind,
     field: &'static str,
     found: &T,
@@ -611,14 +624,14 @@ fn expect_phase(state: &State, kind: Kind, phase: Phase) -> Result<(), FoldError
     Err(out_of_place(kind, format!("the loop is {:?}", state.phase).to_lowercase()))
 }
 
-fn expect_running(state: &State, kind: Kind) -> Result<(), FoldError> {
+pub(super) fn expect_running(state: &State, kind: Kind) -> Result<(), FoldError> {
     match state.phase {
         Phase::Created | Phase::Iterating => Ok(()),
         Phase::Halted => Err(out_of_place(kind, "the loop has halted".to_owned())),
     }
 }
 
-fn expect_awaiting_review(state: &State, kind: Kind) -> Result<(), FoldError> {
+pub(super) fn expect_awaiting_review(state: &State, kind: Kind) -> Result<(), FoldError> {
     if state.status == Status::AwaitingReview {
         return Ok(());
     }

@@ -7,6 +7,7 @@ use super::record::{Body, FindingAction, HaltedBy, Kind, Record, Verdict};
 use crate::contract::Contract;
 use crate::decide::{Decision, DecisionStatus, Outcome};
 use crate::escape::escape_terminal;
+use crate::review::identity::AgentRole;
 
 /// The longest part of an objective that a subject line repeats, in characters.
 const OBJECTIVE_CHARS: usize = 60;
@@ -81,6 +82,13 @@ pub fn subject(contract: &Contract, record: &Record) -> String {
                 format!("lease: {who} on {} until {}", body.host, body.until)
             }
         }
+        Body::Invocation(body) => {
+            let what = match body.role {
+                AgentRole::Worker => "worked",
+                AgentRole::Reviewer => "reviewed",
+            };
+            format!("invocation: {} {what}", one_line(&body.agent_id, OBJECTIVE_CHARS))
+        }
         Body::Finding(body) => {
             let who = one_line(&record.actor.principal, OBJECTIVE_CHARS);
             match body.action {
@@ -113,7 +121,8 @@ pub fn trailers(record: &Record) -> Vec<(&'static str, String)> {
         | Body::Resume(_)
         | Body::Finding(_)
         | Body::Release(_)
-        | Body::Lease(_) => {}
+        | Body::Lease(_)
+        | Body::Invocation(_) => {}
         Body::Checkpoint(body) => list.push(("Loop-Iteration", body.iteration.to_string())),
         Body::Iteration(body) => {
             let receipt = &body.receipt;

@@ -16,6 +16,7 @@
 //! | [`observe`] and [`rederive`] | what a check showed; every verdict and decision again from the evidence |
 //! | [`trust`] | the trust root: who is known here, and which keys are revoked |
 
+pub mod agents;
 pub mod append;
 pub mod fold;
 pub mod glance;

@@ -88,7 +88,12 @@ pub(super) fn check(
     let state = State::from_bytes(&tip.state)
         .map_err(|error| ParentError::NotAllowed(format!("the parent's state cannot be read: {error}")))?;
     same("base", &contract.base.commit, &state.last_green_commit)?;
-    same("renewal", renewal, &terms_of(&terms, tip.id, &state, contract))?;
+    let mut expected = terms_of(&terms, tip.id, &state, contract);
+    if renewal.unidentified.is_none() {
+        // An earlier version said nothing of them; such a loop is never promoted.
+        (expected.workers, expected.unidentified) = (Vec::new(), None);
+    }
+    same("renewal", renewal, &expected)?;
     may_renew(&terms, &state, contract, &record.actor.principal)
         .map_err(ParentError::NotAllowed)
         .map(|()| None)
@@ -96,6 +101,8 @@ pub(super) fn check(
 
 /// What `contract`, which renews `parent` after its record `tip`, has to say of it.
 pub fn terms_of(parent: &Contract, tip: Oid, state: &State, contract: &Contract) -> RenewalTerms {
+    let lasting = contract.judged_as_lasting().is_some();
+    let agents = state.agents.as_ref();
     RenewalTerms {
         loop_id: parent.loop_id.clone(),
         tip,
@@ -107,8 +114,21 @@ pub fn terms_of(parent: &Contract, tip: Oid, state: &State, contract: &Contract)
             .iter()
             .map(|open| OpenFinding { record: open.record.or(Some(tip)), ..open.clone() })
             .collect(),
+        workers: if lasting {
+            agents.map_or_else(Vec::new, |agents| agents.workers.clone())
+        } else {
+            Vec::new()
+        },
+        unidentified: lasting.then(|| unidentified(parent, state)),
         changed: changed_terms(parent, contract),
     }
+}
+
+/// Of how many accepted candidates, the renewed loops' with them, no invocation says whose they are.
+pub fn unidentified(contract: &Contract, state: &State) -> u32 {
+    let before = contract.renewal.as_ref().map_or(0, |renewal| renewal.unidentified.unwrap_or(1));
+    let known = state.agents.as_ref().map_or(0, |agents| agents.identified);
+    before.saturating_add(state.counters.accepted.saturating_sub(known))
 }
 
 /// Whether `approver` may renew `parent`, which is in `state`, as `contract`; else why not.

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::agents::InvocationBody;
 use super::lasting::CommandReceipt;
 use super::receipt::{CheckReceipt, ContextEntry, HoldoutReceipt, LayersReceipt, Receipt, SandboxReceipt};
 use crate::at::At;
@@ -174,6 +175,8 @@ pub enum Body {
     Release(ReleaseBody),
     /// See [`Kind::Lease`].
     Lease(LeaseBody),
+    /// See [`Kind::Invocation`].
+    Invocation(InvocationBody),
 }
 
 /// A file that a record keeps under `evidence/`.
@@ -553,6 +556,7 @@ impl Record {
             Kind::Finding => Known::read(bytes, Body::Finding),
             Kind::Release => Known::read(bytes, Body::Release),
             Kind::Lease => Known::read(bytes, Body::Lease),
+            Kind::Invocation => Known::read(bytes, Body::Invocation),
             _ => None,
         }
     }
@@ -596,6 +600,7 @@ impl Body {
             Kind::Finding => Self::Finding(canonical::from_value(value)?),
             Kind::Release => Self::Release(canonical::from_value(value)?),
             Kind::Lease => Self::Lease(canonical::from_value(value)?),
+            Kind::Invocation => Self::Invocation(canonical::from_value(value)?),
             other => return Err(RecordError::KindNotBuilt(other.as_str())),
         })
     }
@@ -614,6 +619,7 @@ impl Body {
             Self::Finding(_) => Kind::Finding,
             Self::Release(_) => Kind::Release,
             Self::Lease(_) => Kind::Lease,
+            Self::Invocation(_) => Kind::Invocation,
         }
     }
 

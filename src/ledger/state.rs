@@ -3,6 +3,7 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use super::agents::Agents;
 use super::receipt::{ContextEntry, ModelIdentity};
 use super::record::{HaltedBy, LEASE_GRACE_SECONDS, Severity, Status};
 use crate::at::At;
@@ -89,6 +90,9 @@ pub struct State {
     /// Who alone runs the loop; absent if nobody said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lease: Option<Lease>,
+    /// The agents of lasting code; absent while none is recorded.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agents: Option<Agents>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]

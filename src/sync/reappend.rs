@@ -14,7 +14,7 @@ use crate::ledger::fold::status_of;
 use crate::ledger::receipt::{CostBasis, Receipt};
 use crate::ledger::record::{
     Body, CheckpointBody, FindingAction, HaltBody, HaltedBy, IterationBody, Kind, LeaseBody, PromotionBody,
-    ReleaseBody, ResumeBody, Role,
+    ReleaseBody, ResumeBody, ReviewBody, Role,
 };
 use crate::ledger::rederive::hit_deadline;
 use crate::ledger::state::{Phase, State};
@@ -227,7 +227,7 @@ impl Reappending<'_> {
                         body.halt.short()
                     )));
                 }
-                Body::Review(body)
+                Body::Review(ReviewBody { invocation: body.invocation.map(|id| self.now(id)), ..body })
             }
             Body::Promotion(PromotionBody { tip, .. }) => {
                 return Ok(Err(format!(
@@ -248,6 +248,13 @@ impl Reappending<'_> {
                 return Ok(Err("it is over".to_owned()));
             }
             body @ Body::Lease(_) => body,
+            Body::Invocation(mut body) => {
+                body.checkpoint = body.checkpoint.map(|id| self.now(id));
+                if body.halt.is_some() && body.halt != state.halt {
+                    return Ok(Err("it is bound to a halt record that moved: record it again".to_owned()));
+                }
+                Body::Invocation(body)
+            }
         };
         Ok(Ok(Again { body, evidence }))
     }

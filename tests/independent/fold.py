@@ -4,6 +4,7 @@ import copy
 import re
 
 import lasting
+import promotions
 import rules
 import tables
 from brought import known_packet
@@ -47,7 +48,8 @@ def first_state(terms):
                      "local_defenses": 0 if asked else None, **counted_besides},
         "checkpoint": None, "due_halt": None, "halt": None,
         "submitters": [only(s, "principal", "key") for s in renewal["submitters"]], "approvals": [],
-        "findings": [only(f, "record", "severity", "principal") for f in renewal["findings"]]}
+        "findings": [only(f, "record", "severity", "principal") for f in renewal["findings"]],
+        **promotions.begin(terms)}
 
 
 def filled(state, prev):
@@ -59,6 +61,7 @@ def filled(state, prev):
         state["checkpoint"]["record"] = prev
     if state["findings"] and state["findings"][-1]["record"] is None:
         state["findings"][-1]["record"] = prev
+    promotions.filled(state, prev)
     return state
 
 
@@ -73,7 +76,7 @@ def fold(terms, before, record):
              "somebody else has the lease")
     {"baseline": _baseline, "checkpoint": _checkpoint, "iteration": _iteration, "halt": _halt, "resume": _resume,
      "review": _review, "promotion": _promotion, "finding": _finding, "release": _release,
-     "lease": _lease}[kind](terms, state, record, record["body"])
+     "lease": _lease, "invocation": _invocation}[kind](terms, state, record, record["body"])
     return state
 
 
@@ -166,6 +169,7 @@ def _iteration(terms, state, record, body):
             besides = counters["lasting"]
             besides["complexity"] = lasting.together(besides["complexity"], receipt["lasting"]["delta"])
             besides["awaiting_packet"] = decision["outcome_reason"] == "packet_missing"
+    promotions.recorded(state, decision["outcome"] == "accept")
     if state["phase"] != "halted":
         met = decision["halt_reason"] == "success_condition_met" and there(receipt, "lasting")
         state["due_halt"] = _due("decision", decision["halt_reason"], decision["reason"],
@@ -222,17 +226,24 @@ def _review(_terms, state, record, body):
     _independent(state, record, "review it")
     if body["verdict"] == "approve":
         state["approvals"].append(dict({"seq": record["seq"]}, **only(record["actor"], "principal", "key")))
+        promotions.reviewed(state, record, body)
     else:
         state.update(status="stopped", halt_reason="reviewer_rejected")
 
 
 def _promotion(terms, state, record, body):
     need(state["status"] == "awaiting_review", "nothing to promote")
-    need(terms["class"] != "lasting_code", "lasting_code is not promoted")
+    need(terms["class"] != "lasting_code" or lasting.asked(terms), "lasting_code of these rules is not promoted")
     need(body["halt"] == state["halt"] and body["candidate"] == state["last_green_commit"], "another is promoted")
     need(body["tip"] == record["prev"], "the tip is not the record before")
     need(state["approvals"] and not _blocks(state), "no approval, or a finding blocks")
+    if lasting.asked(terms):
+        promotions.promotion(terms, state, record)
     state["status"] = "succeeded"
+
+
+def _invocation(terms, state, record, body):
+    promotions.invocation(terms, state, record, body, _independent)
 
 
 def _unreleased(state):

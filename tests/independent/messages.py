@@ -89,6 +89,12 @@ def _lease(value, body, _terms):
     return "lease: %s on %s until %s" % (who, body["host"], body["until"]), []
 
 
+def _invocation(_value, body, _terms):
+    verb = {"worker": "worked", "reviewer": "reviewed"}[body["role"]]
+    return "invocation: %s %s" % (short(body["agent_id"], 60), verb), []
+
+
 _KINDS = {"contract": _contract, "baseline": _baseline, "checkpoint": _checkpoint, "iteration": _iteration, "halt": _halt,
           "resume": lambda *_: ("resume: go on", []), "review": _review, "promotion": _promotion, "finding": _finding,
-          "release": _release, "lease": _lease}
+          "release": _release, "lease": _lease,
+          "invocation": _invocation}

@@ -32,7 +32,8 @@ HOLDOUT_VERDICTS = ("passed", "failed", "no_verdict")
 # format.md: record.json, who may sign what. A halt by an operator has more.
 SIGNS = {"contract": ("approver",), "baseline": ("runner",), "checkpoint": ("runner",), "iteration": ("runner",),
          "resume": ("runner",), "halt": ("runner",), "review": ("reviewer",), "finding": ("reviewer",),
-         "promotion": ("promoter",), "release": ("promoter",), "lease": ("runner",)}
+         "promotion": ("promoter",), "release": ("promoter",), "lease": ("runner",),
+         "invocation": ("runner", "reviewer")}
 OPERATOR_HALT = ("runner", "operator", "promoter")
 
 # format.md: Evidence: the files that a verdict rests on, and those of which every run has its own.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a contract says of the loop that it renews (format.md: Renewals)."""
+import promotions
 import tables
 from canonical import Absent, dump, load
 from records import Record, need, read_terms
@@ -44,6 +45,7 @@ def verify(ledger, record):
     need(state["last_green_commit"] == terms["base"]["commit"], "the base is not the parent's green")
     need(told["origin"] == (old["renewal"]["origin"] if old["renewal"] else old["base"]["commit"]), "renewal.origin")
     need(told["submitters"] == state["submitters"], "renewal.submitters")
+    promotions.renewal(terms, old, state, told)
     findings = [dict(f, record=f["record"] or told["tip"]) for f in state["findings"]]
     need(told["findings"] == findings, "renewal.findings")
     changed = dump(changed_terms(old, terms, tables.ALL.contract))

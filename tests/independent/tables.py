@@ -3,7 +3,7 @@
 import brought
 import names
 from canonical import (Absent, Bad, U16, U32, U8, anything, array, at, boolean, enum, integer, mapping, matching, money,
-                       null, number, obj, opt, string, time_type)
+                       number, obj, opt, string, time_type)
 
 FINGERPRINT = matching(r"SHA256:[A-Za-z0-9+/]{43}", "fingerprint")
 STRINGS = array(string)
@@ -162,19 +162,25 @@ class Tables:
             "resume": obj([("halt", self.oid), ("message", opt(string))]),
             "review": obj([("verdict", enum("approve", "reject")), ("halt", self.oid), ("candidate", self.oid),
                            ("personas", STRINGS), ("attestations", mapping(boolean, ordered=False)),
-                           ("comment", opt(string)), ("invocation", null)]),
+                           ("comment", opt(string)), ("invocation", opt(self.oid))]),
             "promotion": obj([("halt", self.oid), ("reviews", array(self.oid)), ("candidate", self.oid),
                               ("candidate_tree", self.oid), ("tip", self.oid)]),
             "release": obj([("halt", self.oid), ("reason", string)]),
             "finding": obj([("action", enum("add", "resolve")), ("finding", opt(self.oid)), ("severity", SEVERITY),
                             ("message", string)]),
             "lease": obj([("holder", string), ("host", string), ("until", time_type)]),
+            "invocation": obj([("role", enum("worker", "reviewer")), ("agent_id", string), ("provider", opt(string)),
+                               ("model", opt(string)), ("tool", opt(string)),
+                               ("source", enum("provider", "declared", "stated")), ("checkpoint", opt(self.oid)),
+                               ("halt", opt(self.oid))]),
         }
 
     def _contract(self):
         changed = array(obj([("term", string), ("from", anything), ("to", anything)]))
+        identity = obj([("agent_id", string), ("model", opt(string)), ("assumed", boolean)])
         renewal = obj([("loop", string), ("tip", self.oid), ("origin", self.oid), ("submitters", array(self.signer)),
-                       ("findings", array(self.finding)), ("changed", changed)])
+                       ("findings", array(self.finding)), ("workers", Absent(array(identity))),
+                       ("unidentified", Absent(integer(U32))), ("changed", changed)])
         frozen = obj([("path", string), ("mode", enum("100644", "100755", "100664")), ("id", self.oid)])
         credential = obj([("env", string), ("mint", command), ("revoke", command)])
         worker = obj([("command", command), ("agent", opt(string)), ("model", opt(self.model)),
