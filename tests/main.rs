@@ -36,6 +36,7 @@ mod output;
 mod places;
 mod power;
 mod preflight;
+mod promotion;
 mod readers;
 mod review;
 #[cfg(target_os = "linux")]

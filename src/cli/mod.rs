@@ -20,6 +20,7 @@ mod gate;
 mod hook;
 mod hooks;
 mod init;
+mod invocation;
 mod land;
 mod list;
 mod log;
@@ -99,6 +100,7 @@ enum Command {
     Land(land::LandArgs),
     Release(release::ReleaseArgs),
     Finding(finding::FindingArgs),
+    Invocation(invocation::InvocationArgs),
     Checkpoint(checkpoint::CheckpointArgs),
     Record(record::RecordArgs),
     Verdict(verdict::VerdictArgs),
@@ -257,6 +259,7 @@ fn dispatch(context: &Context, command: Command) -> Result<Reply, Error> {
         Command::Review(args) => review::run(context, &args),
         Command::Promote(args) => promote::run(context, &args),
         Command::Finding(args) => finding::run(context, &args),
+        Command::Invocation(args) => invocation::run(context, &args),
         Command::Checkpoint(args) => checkpoint::run(context, &args),
         Command::Record(args) => record::run(context, &args),
         Command::Verdict(args) => verdict::run(context, &args),

@@ -6,11 +6,14 @@ use super::common::{author, find_loop, measured_with, result_fields};
 use super::ui::Reply;
 use crate::at::At;
 use crate::error::{Error, Result};
+use crate::escape::escape_line;
 use crate::exit::{ExitCode, HaltReason};
 use crate::ledger::append::{Tip, draft, publish};
 use crate::ledger::record::{Body, ReviewBody, Role, Status, Verdict};
 use crate::ledger::trust::TrustRoot;
+use crate::oid::Oid;
 use crate::render::status::next_step;
+use crate::review::policy;
 
 /// Approve or reject a converged loop, signed and bound to its halt record.
 ///
@@ -36,6 +39,12 @@ pub struct ReviewArgs {
     /// What you attest, or NAME=false if you cannot; may be repeated.
     #[arg(long, value_name = "NAME[=false]")]
     attest: Vec<String>,
+    /// The record of the agent's run that this review is; a person gives none.
+    #[arg(long, value_name = "RECORD")]
+    invocation: Option<String>,
+    /// The halt record that you looked at; refused if the loop halted with another.
+    #[arg(long, value_name = "RECORD")]
+    halt: Option<String>,
 }
 
 pub fn run(context: &Context, args: &ReviewArgs) -> Result<Reply> {
@@ -46,15 +55,30 @@ pub fn run(context: &Context, args: &ReviewArgs) -> Result<Reply> {
     awaiting_review(&tip)?;
     let signer = context.signer(&repo)?;
     let author = author(&signer, &trust, &tip.contract, Role::Reviewer)?;
+    let halt = tip.state.halt.unwrap_or(tip.id);
+    if let Some(named) = &args.halt
+        && !(named.len() >= 4 && halt.to_string().starts_with(named.as_str()))
+    {
+        return Err(Error::refused(format!(
+            "you looked at the halt record {}, and loop `{}` halted with {halt}",
+            escape_line(named),
+            found.id
+        ))
+        .hint(format!("look again: git loop show {}", found.id)));
+    }
     let verdict = if args.approve { Verdict::Approve } else { Verdict::Reject };
     let body = ReviewBody {
         verdict,
-        halt: tip.state.halt.unwrap_or(tip.id),
+        halt,
         candidate: tip.state.last_green_commit,
         personas: args.persona.clone(),
-        attestations: attestations(&args.attest)?,
+        attestations: attestations(&tip, &args.attest)?,
         comment: args.comment.clone(),
-        invocation: None,
+        invocation: args
+            .invocation
+            .as_deref()
+            .map(|named| invocation(&tip, named, &signer.fingerprint()))
+            .transpose()?,
     };
     let next = draft(&repo, &author, &tip, Role::Reviewer, |_| Body::Review(body), Vec::new(), At::now())?;
     publish(&repo, found.id.refs(), Some(tip.id), &next, Vec::new(), "loop: review")?;
@@ -66,7 +90,13 @@ pub fn run(context: &Context, args: &ReviewArgs) -> Result<Reply> {
             HaltReason::ReviewerRejected.exit_code(),
         ),
     };
-    Ok(Reply::text(text)
+    let mut reply = Reply::text(text);
+    if verdict == Verdict::Approve {
+        for lack in lacks(&next) {
+            reply = reply.hint(lack);
+        }
+    }
+    Ok(reply
         .hint(next_step(&next.contract, &next.record, &next.state))
         .status(next.state.status.as_str())
         .fields(result_fields(&next, &[next.id]))
@@ -92,7 +122,37 @@ pub fn awaiting_review(tip: &Tip) -> Result<()> {
     }
 }
 
-fn attestations(list: &[String]) -> Result<Map<String, Value>> {
+/// What a promotion of lasting code will miss of this review.
+fn lacks(tip: &Tip) -> Vec<String> {
+    let relevant =
+        ["attestations", "personas", "reviewers_identified", "other_agent", "model_diversity", "person"];
+    policy::conditions(&tip.contract, &tip.state, None)
+        .into_iter()
+        .filter(|one| relevant.contains(&one.name))
+        .filter_map(|one| Some(format!("a promotion still misses this: {}", one.missing?)))
+        .collect()
+}
+
+/// The invocation of a reviewing agent that this key recorded.
+fn invocation(tip: &Tip, named: &str, key: &str) -> Result<Oid> {
+    let id = &tip.contract.loop_id;
+    let runs = tip.state.agents.as_ref().map_or(&[][..], |agents| &agents.reviewers);
+    // The last one cannot name itself; it is the tip.
+    let ours = runs.iter().filter(|run| run.key == key).map(|run| run.record.unwrap_or(tip.id));
+    let fitting: Vec<Oid> =
+        ours.filter(|record| named.len() >= 4 && record.to_string().starts_with(named)).collect();
+    match fitting[..] {
+        [one] => Ok(one),
+        _ => Err(Error::usage(format!(
+            "loop `{id}` has no invocation {:?} of a reviewing agent that this key recorded",
+            escape_line(named)
+        ))
+        .hint(format!("record one: git loop invocation {id} --role reviewer --agent-id AGENT"))),
+    }
+}
+
+fn attestations(tip: &Tip, list: &[String]) -> Result<Map<String, Value>> {
+    let lasting = tip.contract.judged_as_lasting().is_some();
     let mut map = Map::new();
     for item in list {
         let (name, value) = match item.split_once('=') {
@@ -107,6 +167,10 @@ fn attestations(list: &[String]) -> Result<Map<String, Value>> {
         if !valid {
             return Err(Error::usage(format!("--attest {item}: {name:?} is no name of an attestation"))
                 .hint("names are like architecture_understandable"));
+        }
+        if lasting && !policy::ATTESTATIONS.contains(&name) {
+            return Err(Error::usage(format!("--attest {item}: {name:?} is no attestation of lasting code"))
+                .hint(format!("they are {}", policy::ATTESTATIONS.join(", "))));
         }
         map.insert(name.to_owned(), Value::Bool(value));
     }

@@ -10,24 +10,14 @@ use crate::ledger::append::{Tip, draft};
 use crate::ledger::record::{Body, Role};
 use crate::ledger::state::Phase;
 use crate::oid::Oid;
-use crate::review::identity::{AgentRole, Source, name};
-use crate::worker::usage::{NamedModel, UsageKind};
+use crate::review::identity::{AgentRole, Source, name, named};
+use crate::worker::usage::NamedModel;
 
 /// The most models of one run that are recorded.
 const MOST: usize = 10;
 
 /// What the worker's agent is called where the contract names none.
 const UNNAMED: &str = "worker";
-
-/// Who serves the models of an agent whose output names the model alone.
-pub(crate) fn vendor(kind: UsageKind) -> Option<&'static str> {
-    match kind {
-        UsageKind::Claude => Some("anthropic"),
-        UsageKind::Codex => Some("openai"),
-        UsageKind::Gemini => Some("google"),
-        UsageKind::None | UsageKind::Json | UsageKind::Opencode | UsageKind::Aider => None,
-    }
-}
 
 impl Session<'_> {
     /// The tip after the invocations of a worker's run, which nothing refers to yet; the tip itself where none is asked for.
@@ -67,12 +57,9 @@ fn invocations(contract: &Contract, checkpoint: Oid, models: &[NamedModel]) -> V
         halt: None,
     };
     let provider = declared.and_then(|model| text(&model.provider));
-    let vendor = vendor(super::outcome::usage_kind(worker.usage));
     let mut list: Vec<InvocationBody> = Vec::new();
-    for named in models {
-        let Some(model) = name(&named.model) else { continue };
-        let by = named.provider.as_deref().and_then(name).or_else(|| vendor.map(str::to_owned));
-        let next = one(by.or_else(|| provider.clone()), Some(model), Source::Provider);
+    for (by, model) in models.iter().filter_map(named) {
+        let next = one(by, Some(model), Source::Provider);
         if !list.contains(&next) && list.len() < MOST {
             list.push(next);
         }

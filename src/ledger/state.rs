@@ -320,6 +320,14 @@ pub struct OpenFinding {
 }
 
 impl State {
+    /// The positions of the approving reviews that a promotion rests on: of lasting code the last of each reviewer.
+    pub fn counted_approvals(&self) -> Vec<u64> {
+        match &self.agents {
+            Some(agents) => agents.reviews.iter().map(|one| one.seq).collect(),
+            None => self.approvals.iter().map(|one| one.seq).collect(),
+        }
+    }
+
     /// How many open findings block.
     pub fn blocking_findings(&self) -> usize {
         self.findings.iter().filter(|finding| finding.severity == Severity::Block).count()

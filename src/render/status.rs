@@ -92,7 +92,7 @@ pub fn next_step(contract: &Contract, record: &Record, state: &State) -> String 
             )
         }
         (Status::AwaitingReview, _) if contract.class == Class::LastingCode => {
-            "It is approved, but this version cannot promote lasting_code yet.".to_owned()
+            format!("It is approved. What a promotion still needs: `git loop promote {id} --dry-run`.")
         }
         (Status::AwaitingReview, _) => {
             format!(

@@ -4,6 +4,8 @@
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::worker::usage::NamedModel;
+
 /// The longest text of an invocation, in bytes.
 pub const LONGEST: usize = 200;
 
@@ -51,6 +53,16 @@ pub fn canonical_model(provider: Option<&str>, model: Option<&str>) -> Option<St
     Some(format!("{}/{}", reduced(provider?)?, reduced(model?)?))
 }
 
+/// Provider and model as an agent's output names them; one that it names `provider/model` is taken apart. None if that leaves nothing
+/// that could be recorded.
+pub fn named(one: &NamedModel) -> Option<(Option<String>, String)> {
+    match (&one.provider, one.model.split_once('/')) {
+        (Some(provider), _) => Some((name(provider), name(&one.model)?)),
+        (None, Some((provider, model))) => Some((name(provider), name(model)?)),
+        (None, None) => Some((None, name(&one.model)?)),
+    }
+}
+
 /// Whether a text may stand in an invocation: something that can be read, on one line, and not long.
 pub fn is_name(text: &str) -> bool {
     text.len() <= LONGEST && !text.trim().is_empty() && !text.chars().any(char::is_control)
@@ -79,6 +91,20 @@ mod tests {
         assert_eq!(of("p", " "), None);
         assert_eq!(canonical_model(None, Some("m")), None);
         assert_eq!(canonical_model(Some("p"), None), None);
+    }
+
+    #[test]
+    fn a_provider_is_taken_from_the_output_or_not_at_all() {
+        let of = |provider: Option<&str>, model: &str| {
+            named(&NamedModel { provider: provider.map(str::to_owned), model: model.to_owned() })
+        };
+        let told =
+            |provider: Option<&str>, model: &str| Some((provider.map(str::to_owned), model.to_owned()));
+        assert_eq!(of(Some("anthropic"), "a/b"), told(Some("anthropic"), "a/b"));
+        assert_eq!(of(None, "openai/gpt/x"), told(Some("openai"), "gpt/x"));
+        assert_eq!(of(None, "gpt"), told(None, "gpt"));
+        assert_eq!(of(None, "openai/"), None);
+        assert_eq!(of(Some("p"), "\n"), None);
     }
 
     #[test]

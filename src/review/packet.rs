@@ -181,6 +181,12 @@ fn validated(
             excerpt(&packet.owning_invariant)
         )));
     }
+    let cited = cited_by(repo, tree, &packet)?;
+    Ok(FrozenPacket { packet, cited })
+}
+
+/// The blobs of everything that a packet cites in the tree `tree`.
+fn cited_by(repo: &Repo, tree: ObjectId, packet: &Packet) -> Result<Vec<Cited>, CitationError> {
     let mut cited = BTreeMap::new();
     for (key, list) in
         [("code_citations", &packet.code_citations), ("test_citations", &packet.test_citations)]
@@ -194,9 +200,21 @@ fn validated(
         let id = citation::file(repo, tree, path).map_err(|error| within("documentation_paths", error))?;
         cited.insert(path, id);
     }
-    let cited =
-        cited.into_iter().map(|(path, id)| Cited { path: escape_path(path.into()), id: Oid(id) }).collect();
-    Ok(FrozenPacket { packet, cited })
+    Ok(cited.into_iter().map(|(path, id)| Cited { path: escape_path(path.into()), id: Oid(id) }).collect())
+}
+
+/// What of a frozen packet's evidence is not in the tree `tree` as it was; none if all of it is.
+pub fn changed(repo: &Repo, tree: ObjectId, frozen: &FrozenPacket) -> Option<String> {
+    let found = match cited_by(repo, tree, &frozen.packet) {
+        Ok(found) => found,
+        Err(error) => return Some(format!("evidence of the packet is not there any more: {error}")),
+    };
+    // That a tree names a file does not say that the file is there.
+    if let Some((one, error)) = found.iter().find_map(|one| Some((one, repo.read_blob(one.id.0).err()?))) {
+        return Some(format!("evidence of the packet is not there any more: {}: {error}", one.path));
+    }
+    let other = frozen.cited.iter().find(|one| !found.contains(one))?;
+    Some(format!("evidence of the packet is another than at the halt: {}", other.path))
 }
 
 fn within(key: &str, error: CitationError) -> CitationError {
