@@ -490,13 +490,15 @@ fn a_runner_cannot_sign_an_end_that_no_record_calls_for() {
     refused(&env, "a decision that was not made", &decided.commit(&env), "calls for no halt");
 }
 
-#[test]
-fn lasting_code_cannot_be_promoted_by_hand_either() {
-    let (env, _) = crate::gate::converged();
-    let ann = env.key("ann");
-    env.git_loop(&["review", "keep", "--approve", "--key", ann.to_str().unwrap()]).expect_code(0);
+fn fingerprint_of_ann(env: &TestEnv) -> String {
+    let key = ssh_key::PublicKey::read_openssh_file(&env.key("ann").with_extension("pub")).unwrap();
+    key.fingerprint(ssh_key::HashAlg::Sha256).to_string()
+}
+
+/// A promotion of the loop `keep` by ann after the review that its ledger ends with, made without asking; the review.
+pub fn promote_by_hand(env: &TestEnv) -> String {
     let review = env.git(&["rev-parse", "refs/loops/keep/ledger"]);
-    let forge = Forge::read(&env, &review);
+    let forge = Forge::read(env, &review);
     let record = forge.json("record.json");
     let seq = record["seq"].as_u64().unwrap() + 1;
     let candidate = record["body"]["candidate"].as_str().unwrap().to_owned();
@@ -509,6 +511,8 @@ fn lasting_code_cannot_be_promoted_by_hand_either() {
         .record("/kind", json!("promotion"))
         .record("/seq", json!(seq))
         .record("/prev", json!(review))
+        .record("/actor/principal", json!("ann@example.org"))
+        .record("/actor/key", json!(fingerprint_of_ann(env)))
         .record("/actor/role", json!("promoter"))
         .record("/body", body)
         .state("/status", json!("succeeded"))
@@ -520,10 +524,20 @@ fn lasting_code_cannot_be_promoted_by_hand_either() {
                 &candidate[..12]
             );
         });
-    env.git(&["update-ref", "refs/loops/keep/ledger", &promotion.commit(&env)]);
+    env.git(&["update-ref", "refs/loops/keep/ledger", &promotion.commit(env)]);
+    review
+}
+
+#[test]
+fn lasting_code_cannot_be_promoted_by_hand_either() {
+    let (env, _) = crate::gate::converged();
+    let ann = env.key("ann");
+    env.git_loop(&["review", "keep", "--approve", "--key", ann.to_str().unwrap()]).expect_code(0);
+    promote_by_hand(&env);
     let output = env.git_loop(&["verify", "keep"]).expect_code(20);
-    assert!(output.stdout.contains("rules 2 cannot promote"), "{output:?}");
+    assert!(output.stdout.contains("is not in roles.people"), "{output:?}");
     // And the gate does not believe it.
+    let candidate = env.git(&["rev-parse", "refs/loops/keep/head"]);
     env.git_loop(&["gate", &format!("main..{candidate}")]).expect_code(1).expect_stderr("loop keep");
 }
 

@@ -25,8 +25,8 @@ pub struct LoopFile {
     /// What the loop is for, in a sentence or a few. The worker is told it.
     #[schemars(length(min = 1, max = 10_000))]
     pub objective: String,
-    /// What kind of change this is. A bug fix today: `mechanical_transformation`. `lasting_code` is frozen and gated and
-    /// cannot be promoted by this version; every other class is reviewed and promoted, and not gated.
+    /// What kind of change this is. A bug fix today: `mechanical_transformation`. `lasting_code` has to show more, is gated
+    /// and is promoted by a person; every other class is reviewed and promoted, and not gated.
     pub class: Class,
     /// `lasting_code` only: what must stay true of the code, each with the command that shows it.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -137,10 +137,9 @@ impl Refusal {
                 "it has {what} of iteration {} ({candidate}), which is not promoted",
                 hit.iteration
             ),
-            // Promotion of lasting code is not built yet; when it is, it is what unblocks.
             unblock: format!(
-                "leave that commit out of the push ({id} is lasting_code, which this version cannot promote yet); if {id} is given \
-                 up, a promoter may free what it made: git loop release {id} --reason TEXT"
+                "a promotion: git loop promote {id} --dry-run says what it needs; till then leave that commit out of the push; if {id} \
+                 is given up, a promoter may free what it made: git loop release {id} --reason TEXT"
             ),
         }
     }
@@ -188,8 +187,8 @@ mod tests {
         assert_eq!(
             refusal("refs/heads/x", 1).to_string(),
             "refs/heads/x: loop fix: src/1.rs in 000000000000: it has the content of iteration 3 (000000000000), \
-             which is not promoted; unblock: leave that commit out of the push (fix is lasting_code, which this \
-             version cannot promote yet); if fix is given up, a promoter may free what it made: git loop release \
+             which is not promoted; unblock: a promotion: git loop promote fix --dry-run says what it needs; till then \
+             leave that commit out of the push; if fix is given up, a promoter may free what it made: git loop release \
              fix --reason TEXT"
         );
         let json = serde_json::to_value(refusal("refs/heads/x", 1)).unwrap();

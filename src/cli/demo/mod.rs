@@ -93,9 +93,7 @@ fn play(stage: &Stage<'_>) -> Result<()> {
             &["the push is refused"],
         )?;
         expect(&push, "keep", "the refusal names the loop")?;
-        stage.tell(
-            "Not promoted, so it stays. (This version cannot promote lasting_code yet: it never leaves.)",
-        );
+        stage.tell("Not promoted, so it stays: that takes a review with every attestation, and a person.");
     } else {
         stage.tell("Lasting code is measured, and this git-loop was built without its feature `measure`: it is not run here.");
     }

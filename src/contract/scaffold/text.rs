@@ -95,7 +95,7 @@ fn head() -> Block {
     block.key(
         "class",
         "mechanical_transformation",
-        "or ephemeral_experiment, research, security_triage; lasting_code needs more keys, and this version cannot promote it",
+        "or ephemeral_experiment, research, security_triage; lasting_code needs more keys, and a person who promotes it",
     );
     block
 }
