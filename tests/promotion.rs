@@ -279,3 +279,92 @@ fn evidence_that_is_gone_is_not_promoted() {
     let ann = key(&env, "ann");
     env.git_loop(&["promote", "keep", "--key", &ann]).expect_code(0);
 }
+
+/// A loop that an orchestrator drove, with these records between its checkpoint and its candidate.
+fn driven(between: &[&str]) -> TestEnv {
+    let env = TestEnv::new();
+    prepared(&env, &[("true", Value::Null)], &Terms::default());
+    let toml = fs::read_to_string(env.repo().join("loop.toml")).unwrap();
+    let people = "runner = [\"runner@example.org\"]\npeople = [\"ann@example.org\"]";
+    env.write("loop.toml", toml.replace("runner = [\"runner@example.org\"]", people));
+    start(&env).expect_code(0);
+    let announced = env.git_loop(&["checkpoint", "keep", "--json"]).expect_code(0).json();
+    env.git(&["switch", "--quiet", "-c", "work", announced["base"].as_str().unwrap()]);
+    for (name, number) in [("a", 1), ("b", 2), ("c", 3)] {
+        env.write(&format!("src/{name}"), format!("{number}\n"));
+    }
+    env.commit("Mended");
+    let file = env.root().join("evidence.json");
+    fs::write(&file, with_packet(&packet()).to_string()).unwrap();
+    if !between.is_empty() {
+        env.git_loop(between).expect_code(0);
+    }
+    let environment = announced["environment_id"].as_str().unwrap();
+    let args = ["record", "keep", "--candidate", "work", "--environment", environment, "--evidence"];
+    env.git_loop(&[&args[..], &[file.to_str().unwrap()]].concat()).expect_code(10);
+    env
+}
+
+#[test]
+fn work_that_nobody_says_whose_it_is_is_not_promoted() {
+    let env = driven(&[]);
+    approve(&env, "ann", &[], &["--persona", "maintainer"]);
+    refused(&env, "no invocation says which agent made 1 of the accepted candidates");
+    let ann = key(&env, "ann");
+    env.git_loop(&["review", "keep", "--reject", "--key", &ann]).expect_code(16);
+    let lead = key(&env, "lead");
+    let json = env.git_loop(&["renew", "keep", "again", "--key", &lead, "--json"]).expect_code(0).json();
+    assert_eq!(json["renewal"]["unidentified"], 1);
+    env.git_loop(&["verify", "again"]).expect_code(0);
+
+    let args = [
+        "invocation",
+        "keep",
+        "--role",
+        "worker",
+        "--agent-id",
+        "outside",
+        "--provider",
+        "P",
+        "--model",
+        "M 1",
+    ];
+    let env = driven(&args);
+    approve(&env, "ann", &[], &["--persona", "maintainer"]);
+    env.git_loop(&["promote", "keep", "--key", &key(&env, "ann")]).expect_code(0);
+    env.git_loop(&["verify", "keep"]).expect_code(0);
+    env.git_loop(&args).expect_code(1).expect_stderr("no open checkpoint");
+}
+
+#[test]
+fn a_form_in_the_editor_attests_what_was_written_and_nothing_else() {
+    let mut env = converged("standard");
+    let ann = key(&env, "ann");
+    let page = env.git_loop(&["review", "keep"]).expect_code(0);
+    for told in [
+        "anthropic/worker-1",
+        "owning invariant: the check is there",
+        "--attest ownership_accepted",
+        "changed_lines 6 of 40",
+    ] {
+        assert!(page.stdout.contains(told), "{told}: {page:?}");
+    }
+    // Saved as it is, it says nothing.
+    env.set_env("GIT_EDITOR", "true");
+    env.git_loop(&["review", "keep", "--edit", "--key", &ann]).expect_code(1).expect_stderr("has no verdict");
+    let some = "verdict: approve\nattest: ownership_accepted\npersona: maintainer\ncomment: read it";
+    let some = env.script("editor.sh", &format!("cat >> \"$1\" <<'FORM'\n{some}\nFORM\n"));
+    env.set_env("GIT_EDITOR", &format!("sh {some}"));
+    env.git_loop(&["review", "keep", "--edit", "--key", &ann])
+        .expect_code(0)
+        .expect_stderr("does not attest");
+    refused(&env, "does not attest architecture_understandable");
+    let all = format!("attest: {}\n", ATTESTATIONS.join("\nattest: "));
+    let all = env.script(
+        "editor.sh",
+        &format!("cat >> \"$1\" <<'FORM'\nverdict: approve\npersona: maintainer\n{all}FORM\n"),
+    );
+    env.set_env("GIT_EDITOR", &format!("sh {all}"));
+    env.git_loop(&["review", "keep", "--edit", "--key", &ann]).expect_code(0);
+    env.git_loop(&["promote", "keep", "--key", &ann]).expect_code(0);
+}

@@ -14,6 +14,7 @@ mod checkpoint;
 mod common;
 mod demo;
 mod diff;
+mod editor;
 mod explain;
 mod finding;
 mod gate;

@@ -12,14 +12,17 @@ use crate::ledger::append::{Tip, draft, publish};
 use crate::ledger::record::{Body, ReviewBody, Role, Status, Verdict};
 use crate::ledger::trust::TrustRoot;
 use crate::oid::Oid;
+use crate::render::review::page;
 use crate::render::status::next_step;
+use crate::review::form::{self, Form};
 use crate::review::policy;
 
 /// Approve or reject a converged loop, signed and bound to its halt record.
 ///
+/// Without a verdict it shows what there is to be reviewed, and --edit has it filled in with your editor ($GIT_EDITOR, $VISUAL, $EDITOR).
 /// The reviewer is another principal, with another key, than the one who ran the loop.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("verdict").required(true))]
+#[command(group = ArgGroup::new("verdict"))]
 pub struct ReviewArgs {
     /// The loop.
     #[arg(value_name = "ID")]
@@ -30,17 +33,20 @@ pub struct ReviewArgs {
     /// It ends here; exit code 16.
     #[arg(long, group = "verdict")]
     reject: bool,
+    /// Write it in your editor.
+    #[arg(long, group = "verdict", conflicts_with_all = ["comment", "persona", "attest"])]
+    edit: bool,
     /// What you want to say.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", requires = "verdict")]
     comment: Option<String>,
     /// In which persona you looked; may be repeated.
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", requires = "verdict")]
     persona: Vec<String>,
     /// What you attest, or NAME=false if you cannot; may be repeated.
-    #[arg(long, value_name = "NAME[=false]")]
+    #[arg(long, value_name = "NAME[=false]", requires = "verdict")]
     attest: Vec<String>,
     /// The record of the agent's run that this review is; a person gives none.
-    #[arg(long, value_name = "RECORD")]
+    #[arg(long, value_name = "RECORD", requires = "verdict")]
     invocation: Option<String>,
     /// The halt record that you looked at; refused if the loop halted with another.
     #[arg(long, value_name = "RECORD")]
@@ -51,8 +57,39 @@ pub fn run(context: &Context, args: &ReviewArgs) -> Result<Reply> {
     let repo = context.repo_to_look_at()?;
     let trust = TrustRoot::open(&repo)?;
     let found = find_loop(&repo, &args.id)?;
-    let tip = Tip::from(measured_with(&repo, &found, &trust, |_| {})?.into_inner());
+    let mut packet = None;
+    let tip = Tip::from(
+        measured_with(&repo, &found, &trust, |step| {
+            if let Body::Halt(halt) = &step.record.body {
+                packet.clone_from(&halt.packet);
+            }
+        })?
+        .into_inner(),
+    );
     awaiting_review(&tip)?;
+    let form = if args.edit {
+        let text = super::editor::edit(&context.host, &form::empty(&page(&tip, packet.as_deref())))?;
+        form::parse(&text).map_err(|why| Error::usage(why).hint("nothing is recorded; review it again"))?
+    } else {
+        Form {
+            approve: (args.approve || args.reject).then_some(args.approve),
+            personas: args.persona.clone(),
+            attest: args.attest.clone(),
+            comment: args.comment.clone(),
+        }
+    };
+    let Some(approve) = form.approve else {
+        if args.edit {
+            return Err(Error::refused("the form has no verdict; nothing is recorded"));
+        }
+        return Ok(Reply::text(page(&tip, packet.as_deref()))
+            .paged()
+            .hint(next_step(&tip.contract, &tip.record, &tip.state))
+            .status(tip.state.status.as_str())
+            .fields(result_fields(&tip, &[]))
+            .field("halt", json!(tip.state.halt.unwrap_or(tip.id)))
+            .field("packet", json!(packet)));
+    };
     let signer = context.signer(&repo)?;
     let author = author(&signer, &trust, &tip.contract, Role::Reviewer)?;
     let halt = tip.state.halt.unwrap_or(tip.id);
@@ -66,14 +103,14 @@ pub fn run(context: &Context, args: &ReviewArgs) -> Result<Reply> {
         ))
         .hint(format!("look again: git loop show {}", found.id)));
     }
-    let verdict = if args.approve { Verdict::Approve } else { Verdict::Reject };
+    let verdict = if approve { Verdict::Approve } else { Verdict::Reject };
     let body = ReviewBody {
         verdict,
         halt,
         candidate: tip.state.last_green_commit,
-        personas: args.persona.clone(),
-        attestations: attestations(&tip, &args.attest)?,
-        comment: args.comment.clone(),
+        attestations: attestations(&tip, &form.attest)?,
+        personas: form.personas,
+        comment: form.comment,
         invocation: args
             .invocation
             .as_deref()

@@ -6,5 +6,6 @@ pub mod explain;
 pub mod line;
 #[cfg(feature = "measure")]
 pub mod measure;
+pub mod review;
 pub mod status;
 pub mod why;
