@@ -186,7 +186,7 @@ class Tables:
         check = obj([("command", command), ("format", report_format), ("report", opt(string)),
                      ("timeout_seconds", integer()), ("idle_timeout_seconds", opt(integer())),
                      ("success_exit_code", integer(U8)), ("env", mapping(string)), ("external", boolean),
-                     ("cpus", Absent(integer(U32)))])
+                     ("cpus", Absent(integer(U32))), ("same_ids", Absent(enum("numbered", "merged")))])
         holdout = obj([("command", command), ("folder", string), ("tree", self.oid), ("format", report_format),
                        ("report", opt(string)), ("timeout_seconds", integer()), ("success_exit_code", integer(U8))])
         metric = obj([("name", string), ("direction", enum("minimize", "maximize")), ("target", number),
