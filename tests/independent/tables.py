@@ -173,8 +173,9 @@ class Tables:
 
     def _contract(self):
         changed = array(obj([("term", string), ("from", anything), ("to", anything)]))
+        grown = obj([(name, integer(2 ** 63 - 1, -2 ** 63)) for name in brought.DELTA])
         renewal = obj([("loop", string), ("tip", self.oid), ("origin", self.oid), ("submitters", array(self.signer)),
-                       ("findings", array(self.finding)), ("changed", changed)])
+                       ("findings", array(self.finding)), ("complexity", Absent(grown)), ("changed", changed)])
         frozen = obj([("path", string), ("mode", enum("100644", "100755", "100664")), ("id", self.oid)])
         credential = obj([("env", string), ("mint", command), ("revoke", command)])
         worker = obj([("command", command), ("agent", opt(string)), ("model", opt(self.model)),
