@@ -365,11 +365,18 @@ impl Parser {
 /// Reads the attributes of an element, all of them, so that bad ones are seen wherever they are.
 fn attributes(element: &BytesStart<'_>) -> Result<Attributes, Fault> {
     let mut read = Attributes::default();
+    if element.name().into_inner().contains(&b'<') {
+        return malformed("a `<` in the name of an element");
+    }
     for (index, attribute) in element.attributes().enumerate() {
         if index >= MAX_ATTRIBUTES {
             return malformed(format!("an element with more than {MAX_ATTRIBUTES} attributes"));
         }
         let attribute = attribute.map_err(|error| Fault::Malformed(error.to_string()))?;
+        // The parser takes any bytes for a name; others see the start of an element, or of a value, there.
+        if attribute.key.into_inner().iter().any(|byte| b"<>/\"'&".contains(byte)) {
+            return malformed("an attribute whose name is none");
+        }
         let value = String::from_utf8_lossy(&attribute.value);
         let value =
             unescape_with(&value, resolve_xml_entity).map_err(|error| Fault::Malformed(error.to_string()))?;

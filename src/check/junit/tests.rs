@@ -464,6 +464,20 @@ fn a_hostile_giant_takes_linear_time() {
 }
 
 #[test]
+fn names_of_attributes_are_names() {
+    for odd in ["class<name='k'", "<x='k'", "a\"b='k'", "a/b='k'", "a&b='k'"] {
+        let text = format!("<testsuite><testcase name='k' {odd}/></testsuite>");
+        assert!(
+            matches!(read(&text), Err(ReportProblem::Malformed { .. } | ReportProblem::Incomplete { .. })),
+            "{odd}: {:?}",
+            read(&text)
+        );
+    }
+    assert!(read("<testsuite><testcase name='k'><a<b/></testcase></testsuite>").is_err());
+    assert!(read("<testsuite><testcase name='k' x:y.z-1='<'/></testsuite>").is_ok());
+}
+
+#[test]
 fn tests_of_one_id_may_be_tests_of_their_own() {
     let case =
         |name: &str, inside: &str| format!(r#"<testcase classname="c" name="{name}">{inside}</testcase>"#);
