@@ -385,6 +385,49 @@ fn accepted_growth_counts_against_the_budget() {
 }
 
 #[test]
+fn what_a_loop_has_grown_by_counts_in_its_renewal() {
+    let terms = Terms {
+        budget: "fallback_branches = 0, dependencies = 0, public_interfaces = 9, cyclomatic_complexity = 9, changed_lines = 10",
+        ..Terms::default()
+    };
+    let env = started(&[("echo 1 > src/a; seq 1 6 > src/long", evidence())], &terms);
+    env.git_loop(&["run", "keep", "--once"]).expect_code(0);
+    let lead = env.key("lead");
+    let lead = lead.to_str().unwrap();
+    env.git_loop(&["stop", "keep", "--key", lead]).expect_code(0);
+    env.git_loop(&["renew", "keep", "kept", "--key", lead]).expect_code(0);
+    let terms: Value =
+        serde_json::from_str(&env.git(&["cat-file", "blob", "refs/loops/kept/ledger:contract.json"]))
+            .unwrap();
+    assert_eq!(terms["renewal"]["complexity"]["changed_lines"], 8, "{terms}");
+    // Two lines more are ten, and four would be too many.
+    for (worker, reason) in [
+        ("echo 2 > src/b; echo 3 > src/c", "complexity_budget_exceeded"),
+        ("echo 2 > src/b", "metric_improved"),
+    ] {
+        let evidence = evidence();
+        env.script(
+            "worker.sh",
+            &format!("{worker}\ncat > \"$GIT_LOOP_EVIDENCE\" <<'EVIDENCE'\n{evidence}\nEVIDENCE\n"),
+        );
+        env.git_loop(&["run", "kept", "--once"]).expect_code(0);
+        let json = env.git_loop(&["show", "kept", "--json"]).expect_code(0).json();
+        assert_eq!(json["record"]["body"]["receipt"]["decision"]["outcome_reason"], reason, "{json}");
+    }
+    env.git_loop(&["verify", "kept"]).expect_code(0);
+    let records = env.git(&["rev-list", "--first-parent", "--reverse", "refs/loops/kept/ledger"]);
+    let contract = records.lines().next().unwrap();
+    env.git(&["update-ref", "refs/loops/kept/ledger", contract]);
+    let mut forged = crate::verify::Forge::read(&env, contract)
+        .contract("/renewal/complexity/changed_lines", json!(1))
+        .state("/counters/lasting/complexity/changed_lines", json!(1));
+    forged.key = Some("lead".to_owned());
+    env.git(&["update-ref", "refs/loops/kept/ledger", &forged.commit(&env)]);
+    let output = env.git_loop(&["verify", "kept"]).expect_code(20);
+    assert!(output.stdout.contains("renewal"), "{output:?}");
+}
+
+#[test]
 fn growth_that_is_hidden_from_the_measure_is_found() {
     let terms = Terms {
         budget: "fallback_branches = 0, dependencies = 0, public_interfaces = 9, cyclomatic_complexity = 3, changed_lines = 90000",

@@ -3,6 +3,7 @@
 //! One of `ok ID`, `fail ID`, `skip ID` a line, and a last line `done N` with the number of those lines. Other lines
 //! are ignored, wherever they stand; an id is the rest of its line, without the white space around it.
 
+use super::ids::{Reports, SameIds};
 use super::{Outcome, ReportProblem, TestSets};
 
 /// What a line says, if it is one of ours.
@@ -12,8 +13,8 @@ enum Line<'a> {
 }
 
 /// Reads a report in the format `lines`.
-pub fn parse(bytes: &[u8]) -> Result<TestSets, ReportProblem> {
-    let mut sets = TestSets::default();
+pub fn parse(bytes: &[u8], same: SameIds) -> Result<TestSets, ReportProblem> {
+    let mut reports = Reports::default();
     let mut results = 0;
     let mut done = None;
     let mut number = 0;
@@ -31,7 +32,7 @@ pub fn parse(bytes: &[u8]) -> Result<TestSets, ReportProblem> {
                 let id = std::str::from_utf8(id)
                     .map_err(|_| ReportProblem::malformed(number, "the id of a test is not UTF-8"))?;
                 results += 1;
-                sets.record(id.to_owned(), outcome);
+                reports.record(id.to_owned(), outcome);
             }
         }
     }
@@ -41,7 +42,7 @@ pub fn parse(bytes: &[u8]) -> Result<TestSets, ReportProblem> {
             number,
             format!("`done {count}`, but {results} results were printed"),
         )),
-        Some(_) => Ok(sets),
+        Some(_) => Ok(reports.into_sets(same)),
     }
 }
 
@@ -70,7 +71,7 @@ mod tests {
     use super::*;
 
     fn parse(text: &str) -> Result<TestSets, ReportProblem> {
-        super::parse(text.as_bytes())
+        super::parse(text.as_bytes(), SameIds::Merged)
     }
 
     #[test]
@@ -83,6 +84,13 @@ mod tests {
         assert_eq!(sets.skipped, ["d::e".to_owned()].into());
         assert!(!sets.partial);
         assert!(parse("ok a\ndone 1").is_ok());
+    }
+
+    #[test]
+    fn tests_of_one_id_may_be_tests_of_their_own() {
+        let sets = super::parse(b"ok a\nfail a\nok b\ndone 3\n", SameIds::Numbered).unwrap();
+        assert_eq!(sets.failed, ["a".to_owned()].into());
+        assert_eq!(sets.passed, ["a #2".to_owned(), "b".to_owned()].into());
     }
 
     #[test]
@@ -121,8 +129,8 @@ mod tests {
 
     #[test]
     fn only_ids_must_be_utf_8() {
-        assert!(super::parse(b"\xff\xfe noise\nok a\ndone 1\n").is_ok());
-        let problem = super::parse(b"ok a\nfail \xff\ndone 2\n");
+        assert!(super::parse(b"\xff\xfe noise\nok a\ndone 1\n", SameIds::Merged).is_ok());
+        let problem = super::parse(b"ok a\nfail \xff\ndone 2\n", SameIds::Merged);
         assert_eq!(problem, Err(ReportProblem::malformed(2, "the id of a test is not UTF-8")));
     }
 
@@ -149,7 +157,7 @@ mod tests {
 
         #[test]
         fn any_bytes_are_total(bytes: Vec<u8>, lines in "((ok|fail|skip|done) ?[a1 ]{0,3}\n){0,6}") {
-            let _ = super::parse(&bytes);
+            let _ = super::parse(&bytes, SameIds::Merged);
             let _ = parse(&lines);
         }
     }

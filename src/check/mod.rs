@@ -37,6 +37,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+pub use ids::SameIds;
 pub use metric::{MetricProblem, MetricSource, Observation, extract};
 pub use sets::{Outcome, TestSets};
 pub use verdict::{CheckFacts, CheckProblem, Judgement, judge, lost, newly_skipped, regressed};
@@ -209,9 +210,11 @@ impl ReportProblem {
 
 /// Reads a report. `Ok(None)` where the format has none.
 ///
+/// `same` says what tests of one id are; it makes a difference for [`Format::Lines`], [`Format::Libtest`] and [`Format::Junit`] only.
+///
 /// `bytes` is the file for [`Format::Junit`] and [`Format::Jest`], stdout and stderr in the order they came for
 /// [`Format::Libtest`], and stdout for the others.
-pub fn parse(format: Format, bytes: &[u8]) -> Result<Option<TestSets>, ReportProblem> {
+pub fn parse_as(format: Format, same: SameIds, bytes: &[u8]) -> Result<Option<TestSets>, ReportProblem> {
     if format == Format::None {
         return Ok(None);
     }
@@ -220,15 +223,20 @@ pub fn parse(format: Format, bytes: &[u8]) -> Result<Option<TestSets>, ReportPro
     }
     let sets = match format {
         Format::None => return Ok(None),
-        Format::Lines => lines::parse(bytes)?,
-        Format::Libtest => libtest::parse(bytes)?,
-        Format::Junit => junit::parse(bytes)?,
+        Format::Lines => lines::parse(bytes, same)?,
+        Format::Libtest => libtest::parse(bytes, same)?,
+        Format::Junit => junit::parse(bytes, same)?,
         Format::Pytest => pytest::parse(bytes)?,
         Format::Tap => tap::parse(bytes)?,
         Format::GoJson => gojson::parse(bytes)?,
         Format::Jest => jest::parse(bytes)?,
     };
     if sets.is_empty() { Err(ReportProblem::NoTests) } else { Ok(Some(sets)) }
+}
+
+/// The same, where tests of one id are one test.
+pub fn parse(format: Format, bytes: &[u8]) -> Result<Option<TestSets>, ReportProblem> {
+    parse_as(format, SameIds::Merged, bytes)
 }
 
 /// The name among `known` that `name` is most likely a slip of.

@@ -12,7 +12,7 @@ use super::file::{
 use super::lasting::LastingTerms;
 use super::renewal::RenewalTerms;
 use crate::canonical::{self, CanonicalError};
-use crate::check::{Format, MetricSource as MetricFrom};
+use crate::check::{Format, MetricSource as MetricFrom, SameIds};
 use crate::escape::escape_path;
 use crate::git::ObjectError;
 use crate::git::{Repo, TreesInMemory};
@@ -220,6 +220,16 @@ pub struct CheckTerms {
     /// How many processors it sees; absent without a limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cpus: Option<u32>,
+    /// What tests of one id are; absent if they are one test.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_ids: Option<SameIds>,
+}
+
+impl CheckTerms {
+    /// What tests of one id are.
+    pub fn same_ids(&self) -> SameIds {
+        self.same_ids.unwrap_or(SameIds::Merged)
+    }
 }
 
 /// The second check that no worker can see.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::duration::Seconds;
 use super::file::Command;
+use crate::check::SameIds;
 
 /// `[check]`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -44,6 +45,10 @@ pub struct Check {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 1024))]
     pub cpus: Option<u32>,
+    /// What tests of one id are, with `lines`, `libtest` and `junit`. The other formats tell them apart by themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("x-default" = "\"numbered\""))]
+    pub same_ids: Option<SameIds>,
 }
 
 impl Check {
@@ -79,6 +84,11 @@ impl ReportFormat {
     /// Whether the report is a file that `check.report` must name, rather than what the check prints.
     pub fn is_file(self) -> bool {
         matches!(self, Self::Junit | Self::Jest)
+    }
+
+    /// Whether nothing but their order tells tests of one id apart, so that `check.same_ids` says what they are.
+    pub fn merges_ids(self) -> bool {
+        matches!(self, Self::Libtest | Self::Junit | Self::Lines)
     }
 
     /// The word in `loop.toml`.

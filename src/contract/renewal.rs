@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use super::frozen::Contract;
+use crate::decide::ComplexityDelta;
 use crate::ledger::state::{OpenFinding, Signer};
 use crate::oid::Oid;
 use crate::review::identity::Identity;
@@ -24,6 +25,10 @@ pub struct RenewalTerms {
     pub submitters: Vec<Signer>,
     /// The findings that are open on the parent's ledger. They are open here too, until a reviewer resolves them here.
     pub findings: Vec<OpenFinding>,
+    /// Of lasting code: by how much all accepted candidates of them made the code larger. It counts against the budget here, too;
+    /// absent if it is nothing.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub complexity: Option<ComplexityDelta>,
     /// The agents that are known to have worked on the parent, or on one before it; absent if there are none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub workers: Vec<Identity>,

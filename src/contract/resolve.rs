@@ -13,6 +13,7 @@ use super::frozen::{
     LimitTerms, MetricTerms, NetworkTerms, PathSets, PathTerms, RoleTerms, SandboxTerms, SetupTerms,
     TrustTerms, WorkerTerms, WorktreeTerms, rules_of,
 };
+use crate::check::SameIds;
 use crate::error::{Error, Result, ResultExt};
 use crate::escape::escape_path;
 use crate::git::LoopId;
@@ -167,6 +168,8 @@ pub fn resolve(
             env: file.check.env.clone(),
             external: file.check.external,
             cpus: file.check.cpus,
+            same_ids: (file.check.format.merges_ids() && file.check.same_ids != Some(SameIds::Merged))
+                .then_some(SameIds::Numbered),
         },
         // Its folder is no part of the repository; whoever starts the loop looks at it.
         holdout: None,

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 use super::file::{Adapter, Class, Command, Direction, MetricSource, ReportFormat};
 use super::frozen::{CommandLine, Contract, NetworkTerms};
 use super::lasting::{LastingTerms, NamedCommand};
+use crate::check::SameIds;
 use crate::money::MicroUsd;
 
 /// A whole number of the contract and where it must lie. Money is in micro-dollars; an absent number lies everywhere.
@@ -168,6 +169,10 @@ fn check_and_metric(contract: &Contract) -> Option<String> {
                 check.report.is_some() == check.format.is_file(),
                 "check.report does not fit its check.format",
             )
+        })
+        .or_else(|| {
+            let numbered = check.same_ids == Some(SameIds::Numbered) && check.format.merges_ids();
+            unless(check.same_ids.is_none() || numbered, "check.same_ids does not fit its check.format")
         })
         .or_else(|| unless(!metric.name.trim().is_empty(), "metric.name is empty"))
         .or_else(|| {

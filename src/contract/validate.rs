@@ -226,6 +226,11 @@ impl Rules<'_, '_> {
                 self.fault(&at, format!("`{at}` has a NUL character"), None);
             }
         }
+        if check.same_ids.is_some() && !check.format.merges_ids() {
+            let message =
+                format!("`check.same_ids` is not read with `check.format = \"{}\"`", check.format.as_str());
+            self.hinted("check.same_ids", message, "leave it out: this format tells tests of one id apart");
+        }
         self.report("check", check.format, check.report.as_deref());
     }
 

@@ -86,7 +86,15 @@ pub fn begin(contract: &Contract) -> State {
             green_tests: None,
             holdout_red: contract.holdout.as_ref().map(|_| 0),
             local_defenses: contract.judged_as_lasting().map(|_| 0),
-            lasting: contract.judged_as_lasting().map(|_| LastingCounters::default()),
+            // What it starts from has grown already, and is promoted with it.
+            lasting: contract.judged_as_lasting().map(|_| LastingCounters {
+                complexity: contract
+                    .renewal
+                    .as_ref()
+                    .and_then(|renewal| renewal.complexity)
+                    .unwrap_or_default(),
+                ..LastingCounters::default()
+            }),
         },
         checkpoint: None,
         due_halt: None,

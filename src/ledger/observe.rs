@@ -86,7 +86,7 @@ impl Sample {
             (Some(_), _) if format == Format::None || contract.check.external => {
                 Ok(verdict.as_ref().and_then(|verdict| verdict.sets.clone()))
             }
-            (Some(bytes), _) => check::parse(format, bytes),
+            (Some(bytes), _) => check::parse_as(format, contract.check.same_ids(), bytes),
             (None, Some(NoReport::TooLarge)) => Err(ReportProblem::TooLarge { limit: check::MAX_REPORT }),
             // A report that was there before the run says nothing about the run.
             (None, Some(NoReport::NotWritten | NoReport::Planted | NoReport::FrozenChanged) | None) => {

@@ -8,6 +8,7 @@ use super::verify::{Reason, envelope};
 use crate::at::At;
 use crate::contract::renewal::changed_terms;
 use crate::contract::{Class, Contract, ContractError, RenewalTerms};
+use crate::decide::ComplexityDelta;
 use crate::git::{ObjectError, Repo};
 use crate::oid::Oid;
 
@@ -114,6 +115,12 @@ pub fn terms_of(parent: &Contract, tip: Oid, state: &State, contract: &Contract)
             .iter()
             .map(|open| OpenFinding { record: open.record.or(Some(tip)), ..open.clone() })
             .collect(),
+        complexity: state
+            .counters
+            .lasting
+            .as_ref()
+            .map(|lasting| lasting.complexity)
+            .filter(|complexity| *complexity != ComplexityDelta::default()),
         workers: if lasting {
             agents.map_or_else(Vec::new, |agents| agents.workers.clone())
         } else {

@@ -6,7 +6,7 @@ import brought
 import names
 import reports
 import tables
-from canonical import Bad, Float, byte_order, dump, read, sha256
+from canonical import Bad, Float, byte_order, dump, read, sha256, there
 
 
 def passed(tests):
@@ -83,7 +83,7 @@ class Check:
         if external is not None:
             told, tests = reports.verdict(report)
             return tests, told
-        tests = reports.parse(terms["check"]["format"], report) if terms["check"]["format"] != "none" else None
+        tests = reports.parse(terms["check"]["format"], report, there(terms["check"], "same_ids")) if terms["check"]["format"] != "none" else None
         if terms["rules"] == 2 and "verdict" + suffix in self.files:
             brought.read_verdict(self.files["verdict" + suffix])
         if terms["metric"]["from"] == "verdict" and "verdict" + suffix in self.files:

@@ -15,15 +15,34 @@ class Tests:
 
     def __init__(self, bounded=True):
         self.found, self.partial, self.bounded, self.bytes = {}, False, bounded, 0
+        self.reports = {}  # of each name how many reports of each outcome there were
 
-    def add(self, name, outcome):
+    def add(self, name, outcome, again=False):
+        """`again`: it says more of the test that was reported last."""
         self.bytes += len(name.encode("utf-8", "surrogateescape"))
         if self.bounded and self.bytes > ALL_IDS:
             raise Bad("contradiction: the ids take too much room")
         self.found[name] = max(outcome, self.found.get(name, PASSED))
+        if not again:
+            counts = self.reports.setdefault(name, dict.fromkeys((FAILED, SKIPPED, PASSED), 0))
+            counts[outcome] += 1
 
     def of(self, outcome):
         return byte_order(name for name, found in self.found.items() if found == outcome)
+
+    def numbered(self):
+        """Tests of one id are tests of their own (report-formats.md: Tests of one id)."""
+        out = Tests(bounded=False)
+        out.partial = self.partial
+        for name, counts in self.reports.items():
+            number = 0
+            for outcome in (FAILED, SKIPPED, PASSED):
+                for _ in range(counts[outcome]):
+                    number += 1
+                    while number > 1 and "%s #%d" % (name, number) in self.reports:
+                        number += 1
+                    out.add(name if number == 1 else "%s #%d" % (name, number), outcome)
+        return out
 
     def value(self):
         """tests.json (format.md: Evidence)."""

@@ -29,7 +29,8 @@ def first_state(terms):
     renewal = terms["renewal"] or {"submitters": [], "findings": []}
     frozen = terms["frozen"]["tree"]
     asked = lasting.asked(terms)
-    counted_besides = {"lasting": {"complexity": dict.fromkeys(lasting.DELTA, 0), "awaiting_packet": False,
+    grown = renewal.get("complexity") or {}
+    counted_besides = {"lasting": {"complexity": {name: grown.get(name, 0) for name in lasting.DELTA}, "awaiting_packet": False,
                                    "failed_at_baseline": []}} if asked else {}
     check = tables.known(tables.ALL.contract.fields["check"], terms["check"])
     return {

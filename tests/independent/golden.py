@@ -40,6 +40,7 @@ GROUPS = {
     "keys": (),
     "sha256": ("sha256",),
     "shared": ("shared",),
+    "same-ids": ("twins", "merged"),
 }
 
 

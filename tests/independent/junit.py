@@ -30,6 +30,7 @@ class _Junit:
     def __init__(self):
         self.tests, self.open, self.suites, self.case = Tests(), [], [], None
         self.seen, self.had_failed, self.root_name = set(), set(), ""
+        self.failed_before = None  # the id of the test case before, if that failed
 
     def start(self, tag, attributes):
         if len(self.open) >= 64:
@@ -84,7 +85,9 @@ class _Junit:
         if outcome == FAILED and self.stands_for(attributes, elements):
             raise Bad("incomplete: a test case stands for others")
         self.count(name, tags, outcome, todo)
-        self.tests.add(name, outcome)
+        again = "error" in tags and self.failed_before == name
+        self.failed_before = name if outcome == FAILED else None
+        self.tests.add(name, outcome, again)
 
     def id_of(self, attributes):
         name = attributes.get("name")

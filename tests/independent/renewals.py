@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a contract says of the loop that it renews (format.md: Renewals)."""
+import lasting
 import promotions
 import tables
-from canonical import Absent, dump, load
+from canonical import Absent, dump, load, there
 from records import Record, need, read_terms
 
 _LEFT_OUT = ("schema", "loop", "parent", "renewal", "base", "frozen", "trust")
@@ -48,6 +49,9 @@ def verify(ledger, record):
     promotions.renewal(terms, old, state, told)
     findings = [dict(f, record=f["record"] or told["tip"]) for f in state["findings"]]
     need(told["findings"] == findings, "renewal.findings")
+    grown = state["counters"]["lasting"]["complexity"] if there(state["counters"], "lasting") else {}
+    grown = {name: grown[name] for name in lasting.DELTA} if any(grown.values()) else None
+    need(told.get("complexity") == grown, "renewal.complexity")
     changed = dump(changed_terms(old, terms, tables.ALL.contract))
     need(dump([{key: one[key] for key in ("term", "from", "to")} for one in told["changed"]]) == changed,
          "renewal.changed is not %s" % changed.decode())

@@ -53,11 +53,11 @@ PARSERS = {"lines": lines, "libtest": libtest.parse, "junit": junit.parse, "pyte
 _PARSED = {}
 
 
-def parse(name, data):
+def parse(name, data, numbered=False):
     """The tests of a report (tests.json), or Bad. What the same bytes say is kept; nobody changes it."""
     if len(data) > MAXIMUM:
         raise Bad("the report is too large")
-    key = (name, hashlib.sha256(data).digest())
+    key = (name, numbered, hashlib.sha256(data).digest())
     if key not in _PARSED:
         if len(_PARSED) > 2000:
             _PARSED.clear()
@@ -65,7 +65,7 @@ def parse(name, data):
             tests = PARSERS[name](data)
             if not tests.found:
                 raise Bad("no test ran")
-            _PARSED[key] = tests.value()
+            _PARSED[key] = (tests.numbered() if numbered else tests).value()
         except Bad as error:
             _PARSED[key] = error
     if isinstance(_PARSED[key], Bad):

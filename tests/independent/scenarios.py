@@ -57,6 +57,8 @@ def plain(world, wanted):
         "skipfail": (RED, [lines(a="s", b=P, c=P)], {}),
         "badreport": (RED, [raw("ok a\ndone 2\n", 0), raw("ok a\nok b\nok c\n", 0), raw("ok a\nfail b\nok c\ndone 3\n", 0), raw("ok a\nok b\nok c\ndone 3\n", 1), raw("skip a\ndone 1\n", 0), raw("done 0\n", 0)], {"limits.no_progress": 9}),
         "badreport2": (RED, [raw("ok a\nok a\nfail a\nok b\nok c\ndone 5\n", 1), raw("ok a\r\nok  b \nok\tz\n ok c\nokay\nok c\ndone  3 \n", 0), raw("ok \nok a\nok b\nok c\ndone 4\n", 0)], {"limits.no_progress": 9, "limits.iterations": 3}),
+        "twins": (raw("ok a\nfail a\nok b\nok a #2\ndone 4\n", 1), [raw("fail a\nok b\nok a #2\nok a\ndone 4\n", 1), raw("ok a\nok b\nok a #2\ndone 3\n", 0), raw("ok a\nok a\nok b\nok a #2\ndone 4\n", 0)], {"limits.no_progress": 9, "guards.on_violation": "reject"}),
+        "merged": (raw("ok a\nfail a\nok b\nok a #2\ndone 4\n", 1), [raw("ok a\nok b\nok a #2\ndone 3\n", 0)], {"check.same_ids": "merged"}),
         "workerfail": (RED, ["echo x > src/x; exit 3"], {}),
         "workerreject": (RED, ["echo x > src/x; exit 3", "kill -9 $$", "sleep 5", lines(a=P, b=P, c=P)], {"worker.on_failure": "reject", "worker.timeout": "1s", "limits.no_progress": 9}),
         "workercheck": (RED, [raw("ok a\nok b\nok c\ndone 3\n", 0), "exit 4"], {"worker.on_failure": "check"}),

@@ -177,9 +177,11 @@ class Tables:
 
     def _contract(self):
         changed = array(obj([("term", string), ("from", anything), ("to", anything)]))
+        grown = obj([(name, integer(2 ** 63 - 1, -2 ** 63)) for name in brought.DELTA])
         identity = obj([("agent_id", string), ("model", opt(string)), ("assumed", boolean)])
         renewal = obj([("loop", string), ("tip", self.oid), ("origin", self.oid), ("submitters", array(self.signer)),
-                       ("findings", array(self.finding)), ("workers", Absent(array(identity))),
+                       ("findings", array(self.finding)), ("complexity", Absent(grown)),
+                       ("workers", Absent(array(identity))),
                        ("unidentified", Absent(integer(U32))), ("changed", changed)])
         frozen = obj([("path", string), ("mode", enum("100644", "100755", "100664")), ("id", self.oid)])
         credential = obj([("env", string), ("mint", command), ("revoke", command)])
@@ -192,7 +194,7 @@ class Tables:
         check = obj([("command", command), ("format", report_format), ("report", opt(string)),
                      ("timeout_seconds", integer()), ("idle_timeout_seconds", opt(integer())),
                      ("success_exit_code", integer(U8)), ("env", mapping(string)), ("external", boolean),
-                     ("cpus", Absent(integer(U32)))])
+                     ("cpus", Absent(integer(U32))), ("same_ids", Absent(enum("numbered", "merged")))])
         holdout = obj([("command", command), ("folder", string), ("tree", self.oid), ("format", report_format),
                        ("report", opt(string)), ("timeout_seconds", integer()), ("success_exit_code", integer(U8))])
         metric = obj([("name", string), ("direction", enum("minimize", "maximize")), ("target", number),

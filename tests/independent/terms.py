@@ -87,6 +87,9 @@ def _check(check, metric, roles):
         _between(check[key], 1, 86400, "check." + key)
     if there(check, "cpus"):
         _between(check["cpus"], 1, 1024, "check.cpus")
+    if there(check, "same_ids"):
+        _need(check["same_ids"] == "numbered" and check["format"] in ("lines", "libtest", "junit"),
+              "check.same_ids does not fit its format")
     _report(check, "check")
     if check["external"]:
         _need(check["format"] == "none", "an outside check has a format")

@@ -28,7 +28,7 @@ use quick_xml::escape::{resolve_xml_entity, unescape_with};
 use quick_xml::events::{BytesStart, Event};
 use quick_xml::{Error as XmlError, Reader};
 
-use super::ids::MAX_ID_BYTES;
+use super::ids::{MAX_ID_BYTES, Reports, SameIds};
 use super::{Outcome, ReportProblem, TestSets, excerpt};
 use names::{stands_for_others, subtest_at};
 
@@ -41,10 +41,10 @@ const MAX_DEPTH: usize = 64;
 const MAX_ATTRIBUTES: usize = 64;
 
 /// Reads a JUnit XML file.
-pub fn parse(bytes: &[u8]) -> Result<TestSets, ReportProblem> {
-    let (sets, stand_in) = read(bytes)?;
+pub fn parse(bytes: &[u8], same: SameIds) -> Result<TestSets, ReportProblem> {
+    let (reports, stand_in) = read(bytes)?;
     match stand_in {
-        None => Ok(sets),
+        None => Ok(reports.into_sets(same)),
         Some((line, id)) => {
             let id = excerpt(&id);
             Err(ReportProblem::incomplete(line, format!("`{id}` {}", ReportProblem::NOT_LOADED)))
@@ -53,7 +53,7 @@ pub fn parse(bytes: &[u8]) -> Result<TestSets, ReportProblem> {
 }
 
 /// The tests of a report, and line and id of the first test case that stands for others.
-fn read(bytes: &[u8]) -> Result<(TestSets, Option<(u64, String)>), ReportProblem> {
+fn read(bytes: &[u8]) -> Result<(Reports, Option<(u64, String)>), ReportProblem> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         ReportProblem::malformed(line_at(bytes, error.valid_up_to()), "the file is not UTF-8")
     })?;
@@ -83,7 +83,7 @@ fn read(bytes: &[u8]) -> Result<(TestSets, Option<(u64, String)>), ReportProblem
         })?;
         if end {
             let stand_in = parser.stand_in.map(|(at, id)| (line_at(text.as_bytes(), at), id));
-            return Ok((parser.sets, stand_in));
+            return Ok((parser.reports, stand_in));
         }
     }
 }
@@ -203,7 +203,9 @@ enum Frame {
 
 #[derive(Default)]
 struct Parser {
-    sets: TestSets,
+    reports: Reports,
+    /// The test case before, if it failed: a failure in the test and an error behind it are two test cases of one test for pytest.
+    failed_before: Option<String>,
     open: Vec<Frame>,
     started: bool,
     root_seen: bool,
@@ -299,7 +301,7 @@ impl Parser {
                     suite.own.add(tally);
                     suite.whole.add(tally);
                     let id = if suite.name.is_empty() { "(suite)" } else { &suite.name };
-                    self.sets.record(id.to_owned(), Outcome::Failed);
+                    self.reports.record(id.to_owned(), Outcome::Failed);
                     self.stand_in.get_or_insert((self.position, id.to_owned()));
                     Frame::Other
                 }
@@ -327,11 +329,17 @@ impl Parser {
             Some(Frame::Case(case)) => {
                 let outcome = case.outcome();
                 let mut tally = case.tally(outcome);
-                let before = self.sets.outcome(&case.id);
+                let before = self.reports.merged.outcome(&case.id);
                 if case.stand_in && outcome == Outcome::Failed && self.stand_in.is_none() {
                     self.stand_in = Some((case.at, case.id.clone()));
                 }
-                self.sets.record(case.id, outcome);
+                let goes_on = tally.errors > 0 && self.failed_before.as_deref() == Some(case.id.as_str());
+                self.failed_before = (outcome == Outcome::Failed).then(|| case.id.clone());
+                if goes_on {
+                    self.reports.record_again(case.id, outcome);
+                } else {
+                    self.reports.record(case.id, outcome);
+                }
                 tally.ran *= u64::from(before.is_none());
                 tally.failing *= u64::from(before != Some(Outcome::Failed));
                 // A test case is only ever opened inside of a suite.
@@ -357,11 +365,18 @@ impl Parser {
 /// Reads the attributes of an element, all of them, so that bad ones are seen wherever they are.
 fn attributes(element: &BytesStart<'_>) -> Result<Attributes, Fault> {
     let mut read = Attributes::default();
+    if element.name().into_inner().contains(&b'<') {
+        return malformed("a `<` in the name of an element");
+    }
     for (index, attribute) in element.attributes().enumerate() {
         if index >= MAX_ATTRIBUTES {
             return malformed(format!("an element with more than {MAX_ATTRIBUTES} attributes"));
         }
         let attribute = attribute.map_err(|error| Fault::Malformed(error.to_string()))?;
+        // The parser takes any bytes for a name; others see the start of an element, or of a value, there.
+        if attribute.key.into_inner().iter().any(|byte| b"<>/\"'&".contains(byte)) {
+            return malformed("an attribute whose name is none");
+        }
         let value = String::from_utf8_lossy(&attribute.value);
         let value =
             unescape_with(&value, resolve_xml_entity).map_err(|error| Fault::Malformed(error.to_string()))?;

@@ -17,6 +17,10 @@ fn ids(ids: &[&str]) -> BTreeSet<String> {
     ids.iter().map(|id| (*id).to_owned()).collect()
 }
 
+fn parse(bytes: &[u8]) -> Result<TestSets, ReportProblem> {
+    super::parse(bytes, SameIds::Merged)
+}
+
 fn read(text: &str) -> Result<TestSets, ReportProblem> {
     parse(text.as_bytes())
 }
@@ -98,7 +102,7 @@ fn real_pytest_with_subtests_that_it_counts_and_does_not_write() {
 fn read_incomplete(bytes: &[u8]) -> (TestSets, String) {
     let problem = parse(bytes).unwrap_err();
     assert!(matches!(problem, ReportProblem::Incomplete { .. }), "{problem:?}");
-    (super::read(bytes).unwrap().0, problem.to_string())
+    (super::read(bytes).unwrap().0.merged, problem.to_string())
 }
 
 #[test]
@@ -457,6 +461,37 @@ fn a_hostile_giant_takes_linear_time() {
     assert_eq!(read(&entities).unwrap().len(), 1);
     let cases = format!("<testsuite>{}</testsuite>", "<testcase name=\"x\"/>".repeat(50_000));
     assert_eq!(read(&cases).unwrap().len(), 1);
+}
+
+#[test]
+fn names_of_attributes_are_names() {
+    for odd in ["class<name='k'", "<x='k'", "a\"b='k'", "a/b='k'", "a&b='k'"] {
+        let text = format!("<testsuite><testcase name='k' {odd}/></testsuite>");
+        assert!(
+            matches!(read(&text), Err(ReportProblem::Malformed { .. } | ReportProblem::Incomplete { .. })),
+            "{odd}: {:?}",
+            read(&text)
+        );
+    }
+    assert!(read("<testsuite><testcase name='k'><a<b/></testcase></testsuite>").is_err());
+    assert!(read("<testsuite><testcase name='k' x:y.z-1='<'/></testsuite>").is_ok());
+}
+
+#[test]
+fn tests_of_one_id_may_be_tests_of_their_own() {
+    let case =
+        |name: &str, inside: &str| format!(r#"<testcase classname="c" name="{name}">{inside}</testcase>"#);
+    let read = |cases: &[String]| {
+        let text = format!("<testsuite>{}</testsuite>", cases.concat());
+        super::parse(text.as_bytes(), SameIds::Numbered).unwrap()
+    };
+    let sets = read(&[case("x", ""), case("y", ""), case("x", "<failure/>")]);
+    assert_eq!((sets.failed, sets.passed), (ids(&["c::x"]), ids(&["c::x #2", "c::y"])));
+    // What pytest writes where a test fails and cannot be torn down either; in any other order these are two.
+    let torn = [case("x", "<failure/>"), case("x", "<error/>")];
+    assert_eq!(read(&torn).failed, ids(&["c::x"]));
+    assert_eq!(read(&[case("x", "<error/>"), case("x", "<failure/>")]).failed, ids(&["c::x", "c::x #2"]));
+    assert_eq!(read(&[case("x", "<failure/>"), case("y", ""), case("x", "<error/>")]).failed.len(), 2);
 }
 
 proptest! {

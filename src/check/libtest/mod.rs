@@ -19,17 +19,18 @@ mod line;
 use std::collections::{BTreeMap, HashMap};
 
 use self::line::{Line, Summary, Target};
+use super::ids::{Reports, SameIds};
 use super::text::plain_text;
 use super::{Outcome, ReportProblem, TestSets, excerpt};
 
 /// Reads the output of `cargo test`, or of test binaries that were run by themselves.
-pub fn parse(bytes: &[u8]) -> Result<TestSets, ReportProblem> {
+pub fn parse(bytes: &[u8], same: SameIds) -> Result<TestSets, ReportProblem> {
     let mut parser = Parser::default();
     for line in bytes.split(|byte| *byte == b'\n') {
         parser.number += 1;
         parser.line(line)?;
     }
-    parser.finish()
+    parser.finish(same)
 }
 
 /// One `running N tests` and what follows it, up to its `test result:`.
@@ -80,7 +81,7 @@ struct Parser {
     number: u64,
     section: Option<Section>,
     run: Option<Run>,
-    sets: TestSets,
+    reports: Reports,
     labels: HashMap<String, u64>,
     doc_tests: BTreeMap<String, Vec<DocTest>>,
     runs: u64,
@@ -242,7 +243,7 @@ impl Parser {
         match doc_line {
             Some(line) => self.doc_tests.entry(id).or_default().push(DocTest { line, outcome }),
             None => {
-                self.sets.record(id, outcome);
+                self.reports.record(id, outcome);
             }
         }
         Ok(())
@@ -280,7 +281,7 @@ impl Parser {
         }
     }
 
-    fn finish(mut self) -> Result<TestSets, ReportProblem> {
+    fn finish(mut self, same: SameIds) -> Result<TestSets, ReportProblem> {
         if let Some(run) = self.run.take() {
             return Err(self.cut_off(&run));
         }
@@ -296,16 +297,16 @@ impl Parser {
                 ordinal += u64::from(last != Some(line));
                 last = Some(line);
                 let id = if ordinal == 1 { id.clone() } else { format!("{id} #{ordinal}") };
-                self.sets.record(id, outcome);
+                self.reports.record(id, outcome);
             }
         }
-        if self.failed_targets && self.sets.failed.is_empty() {
+        if self.failed_targets && self.reports.merged.failed.is_empty() {
             return Err(ReportProblem::contradiction(
                 "cargo says that a test binary failed, but no test did",
             ));
         }
-        self.sets.partial = self.failed_targets && !self.failed_targets_listed;
-        Ok(self.sets)
+        self.reports.merged.partial = self.failed_targets && !self.failed_targets_listed;
+        Ok(self.reports.into_sets(same))
     }
 }
 

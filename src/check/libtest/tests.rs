@@ -16,6 +16,10 @@ fn ids(ids: &[&str]) -> BTreeSet<String> {
     ids.iter().map(|id| (*id).to_owned()).collect()
 }
 
+fn parse(bytes: &[u8]) -> Result<TestSets, ReportProblem> {
+    super::parse(bytes, SameIds::Merged)
+}
+
 fn read(text: &str) -> Result<TestSets, ReportProblem> {
     parse(text.as_bytes())
 }

@@ -13,6 +13,7 @@ use super::super::judge::Holdout;
 use super::super::lasting::{ComplexityBudget, NamedCommand, ReviewRisk};
 use super::super::{Dollars, Seconds, parse, parse_bytes};
 use super::{LASTING, VALID, changed, told, warned};
+use crate::check::SameIds;
 use crate::error::{Error, Kind};
 
 #[test]
@@ -197,6 +198,7 @@ prop_compose! {
             command,
             format: if junit { ReportFormat::Junit } else { ReportFormat::Lines },
             report: junit.then(|| "target/junit.xml".to_owned()),
+            same_ids: junit.then_some(SameIds::Merged),
             timeout: Seconds::new(timeout),
             idle_timeout: None,
             success_exit_code: code,

@@ -528,7 +528,7 @@ fn faults_in_every_table_at_once() {
        |
     11 | colour = true
        | ^^^^^^
-       = known keys here: command, format, report, timeout, idle_timeout, success_exit_code, external, env, cpus
+       = known keys here: command, format, report, timeout, idle_timeout, success_exit_code, external, env, cpus, same_ids
 
     loop.toml:16:8: `metric.from = "failures"` needs a test report, but there is none
        |
