@@ -119,6 +119,17 @@ fn with_everything_right_lasting_code_succeeds() {
 }
 
 #[test]
+fn terms_under_which_nobody_could_promote_are_told_at_the_start() {
+    let env = TestEnv::new();
+    prepared(&env, &[("true", Value::Null)], &Terms::default());
+    start(&env).expect_code(0).expect_stderr("no promoter is in roles.people");
+    let env = converged("standard");
+    let lead = key(&env, "lead");
+    let output = env.git_loop(&["start", "other", "--key", &lead]).expect_code(0);
+    assert!(!output.stderr.contains("nobody could"), "{output:?}");
+}
+
+#[test]
 fn every_attestation_and_every_persona_is_asked_for() {
     let env = converged("standard");
     approve(&env, "ann", &ATTESTATIONS, &["--persona", "maintainer"]);

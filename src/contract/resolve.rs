@@ -253,6 +253,13 @@ fn resolve_roles(
         warnings.push("nobody could review this loop: no principal of the allowed-signers file is other than the runner".to_owned());
     } else if resolved.promoter.is_empty() {
         warnings.push("nobody could promote this loop".to_owned());
+    } else if class == Class::LastingCode
+        && !resolved.promoter.iter().any(|one| resolved.people.contains(one))
+    {
+        warnings.push(
+            "nobody could promote this loop: a person promotes lasting_code, and no promoter is in roles.people"
+                .to_owned(),
+        );
     }
     let known = trust.everyone();
     let lists = [
