@@ -105,12 +105,12 @@ fn content_of_an_unpromoted_lasting_loop_does_not_leave_in_any_form() {
         "refs/notes/loops/*:refs/notes/loops/*",
     ]);
 
-    // It cannot be promoted yet, so it stays.
+    // An approval alone promotes no lasting code, so it stays.
     let ann = env.key("ann");
     env.git_loop(&["review", "keep", "--approve", "--key", ann.to_str().unwrap()]).expect_code(0);
     env.git_loop(&["promote", "keep", "--key", ann.to_str().unwrap()])
         .expect_code(1)
-        .expect_stderr("lasting_code");
+        .expect_stderr("a person promotes lasting code");
 
     // The same code judges for CI.
     env.git_loop(&["gate", "main..squash"]).expect_code(1).expect_stderr("loop keep");
@@ -493,7 +493,7 @@ fn what_a_promoter_released_may_leave() {
         .expect_stderr("is released");
     let status = env.git_loop(&["status", "keep"]).expect_code(0);
     assert!(
-        status.stdout.contains("released    by lead@example.org (record 6): Superseded"),
+        status.stdout.contains("released    by lead@example.org (record 7): Superseded"),
         "{}",
         status.stdout
     );
