@@ -203,8 +203,8 @@ fn the_same_model_does_not_suffice_where_much_is_at_risk() {
     let run = reviewing_agent(&env, "critic", "WORKER-1");
     approve(&env, "lead", &[], &["--persona", "maintainer", "--invocation", &run]);
     refused(&env, "at risk high a reviewer has to have another model than the worker");
-    refused(&env, "at risk high agents alone do not suffice");
-    approve(&env, "ann", &[], &[]);
+    let other = reviewing_agent(&env, "critic", "other-1");
+    approve(&env, "lead", &[], &["--persona", "maintainer", "--invocation", &other]);
     let ann = key(&env, "ann");
     env.git_loop(&["promote", "keep", "--key", &ann]).expect_code(0);
     env.git_loop(&["verify", "keep"]).expect_code(0);

@@ -161,8 +161,7 @@ pub fn awaiting_review(tip: &Tip) -> Result<()> {
 
 /// What a promotion of lasting code will miss of this review.
 fn lacks(tip: &Tip) -> Vec<String> {
-    let relevant =
-        ["attestations", "personas", "reviewers_identified", "other_agent", "model_diversity", "person"];
+    let relevant = ["attestations", "personas", "reviewers_identified", "other_agent", "model_diversity"];
     policy::conditions(&tip.contract, &tip.state, None)
         .into_iter()
         .filter(|one| relevant.contains(&one.name))

@@ -52,7 +52,6 @@ pub fn conditions(contract: &Contract, state: &State, promoter: Option<&str>) ->
         Condition::new("personas", personas(&lasting.required_review_personas, reviews)),
         Condition::new("attestations", case.first(attested)),
         Condition::new("model_diversity", case.diversity(risk)),
-        Condition::new("person", case.person(risk)),
         Condition::new("promoter_is_a_person", promoter.and_then(|who| promoter_is_a_person(who, people))),
     ]
 }
@@ -188,13 +187,130 @@ impl Case<'_> {
             }),
         }
     }
+}
 
-    fn person(&self, risk: ReviewRisk) -> Option<String> {
-        let person = |one: &Reviewed| one.agent.is_none() && (self.is_person)(&one.principal);
-        if risk == ReviewRisk::Standard || self.reviews.is_empty() || self.reviews.iter().any(person) {
-            return None;
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::Contract;
+    use crate::ledger::agents::Agents;
+    use crate::oid::Oid;
+    use crate::review::identity::Identity;
+
+    fn identity(agent: &str, model: Option<&str>, assumed: bool) -> Identity {
+        Identity { agent_id: agent.to_owned(), model: model.map(str::to_owned), assumed }
+    }
+
+    fn oid(digit: char) -> Oid {
+        digit.to_string().repeat(40).parse().unwrap()
+    }
+
+    fn review(principal: &str, key: &str, agent: Option<Identity>) -> Reviewed {
+        Reviewed {
+            seq: 1,
+            principal: principal.to_owned(),
+            key: key.to_owned(),
+            halt: oid('1'),
+            personas: vec!["maintainer".to_owned()],
+            attested: ATTESTATIONS.iter().map(|name| (*name).to_owned()).collect(),
+            denied: Vec::new(),
+            agent,
         }
-        let risk = if risk == ReviewRisk::High { "high" } else { "critical" };
-        Some(format!("at risk {risk} agents alone do not suffice: a person has to approve it"))
+    }
+
+    /// A loop of lasting code that awaits its promotion, with these reviews.
+    fn case(risk: ReviewRisk, reviews: Vec<Reviewed>) -> (Contract, State) {
+        let mut contract = crate::decide::testing::contract_of_lasting();
+        contract.roles.people = vec!["ann".to_owned()];
+        let lasting = contract.lasting.as_mut().unwrap();
+        lasting.review_risk = risk;
+        lasting.required_review_personas = vec!["maintainer".to_owned()];
+        let mut state = crate::ledger::fold::begin(&contract);
+        state.halt = Some(oid('1'));
+        state.submitters =
+            vec![crate::ledger::state::Signer { principal: "runner".to_owned(), key: "k0".to_owned() }];
+        state.approvals = reviews
+            .iter()
+            .zip(1..)
+            .map(|(review, seq)| crate::ledger::state::Approval {
+                seq,
+                principal: review.principal.clone(),
+                key: review.key.clone(),
+            })
+            .collect();
+        state.agents = Some(Agents {
+            workers: vec![identity("worker", Some("p/m"), false)],
+            reviews,
+            ..Agents::default()
+        });
+        (contract, state)
+    }
+
+    /// The names of the conditions that do not hold.
+    fn missing(risk: ReviewRisk, reviews: Vec<Reviewed>) -> Vec<&'static str> {
+        let (contract, state) = case(risk, reviews);
+        let conditions = conditions(&contract, &state, Some("ann"));
+        conditions.into_iter().filter(|one| one.missing.is_some()).map(|one| one.name).collect()
+    }
+
+    #[test]
+    fn each_condition_is_missed_alone() {
+        use ReviewRisk::Standard;
+        let person = || review("ann", "k1", None);
+        assert_eq!(missing(Standard, vec![person()]), [""; 0]);
+        let with = |change: fn(&mut Reviewed)| {
+            let mut review = review("ann", "k1", None);
+            change(&mut review);
+            missing(Standard, vec![review])
+        };
+        assert_eq!(with(|one| one.halt = oid('2')), ["bound_to_halt"]);
+        assert_eq!(with(|one| one.principal = "eve".to_owned()), ["reviewers_identified"]);
+        assert_eq!(with(|one| one.agent = Some(identity("worker", Some("q/n"), false))), ["other_agent"]);
+        assert_eq!(with(|one| one.key = "k0".to_owned()), ["other_key"]);
+        assert_eq!(with(|one| one.personas = vec!["security".to_owned()]), ["personas"]);
+        assert_eq!(with(|one| _ = one.attested.pop()), ["attestations"]);
+        assert_eq!(with(|one| one.denied = vec!["ownership_accepted".to_owned()]), ["attestations"]);
+        assert_eq!(
+            missing(Standard, vec![person(), review("bob", "k1", Some(identity("b", None, true)))]),
+            ["other_key"]
+        );
+        assert_eq!(missing(Standard, Vec::new()), ["approved", "personas"]);
+        let (contract, state) = case(Standard, vec![person()]);
+        let by =
+            |who| conditions(&contract, &state, who).into_iter().filter(|one| one.missing.is_some()).count();
+        assert_eq!((by(Some("ann")), by(Some("eve")), by(None)), (0, 1, 0));
+    }
+
+    #[test]
+    fn models_differ_by_risk() {
+        use ReviewRisk::{Critical, High, Standard};
+        let agent = |key: &str, model: Option<&str>, assumed| {
+            review(key, key, Some(identity("critic", model, assumed)))
+        };
+        let same = || agent("k2", Some("p/m"), false);
+        let other = || agent("k3", Some("q/n"), false);
+        let assumed = || agent("k4", Some("q/n"), true);
+        let unknown = || agent("k5", None, false);
+        let person = || review("ann", "k1", None);
+        let lacks = vec!["model_diversity"];
+        for (risk, reviews, expected) in [
+            (Standard, vec![same()], vec![]),
+            (High, vec![same()], lacks.clone()),
+            (High, vec![assumed(), unknown()], lacks.clone()),
+            (High, vec![other()], vec![]),
+            (High, vec![same(), person()], vec![]),
+            (Critical, vec![other(), same()], lacks.clone()),
+            (Critical, vec![person(), same()], lacks.clone()),
+            (Critical, vec![person(), assumed()], lacks),
+            (Critical, vec![other()], vec![]),
+            (Critical, vec![person(), other()], vec![]),
+        ] {
+            assert_eq!(missing(risk, reviews.clone()), expected, "{risk:?} {reviews:?}");
+        }
+        // A worker whose model is not known may have any.
+        let (contract, mut state) = case(High, vec![other()]);
+        state.agents.as_mut().unwrap().workers.push(identity("another", Some("r/o"), true));
+        let found = conditions(&contract, &state, None);
+        assert!(found.iter().any(|one| one.name == "model_diversity" && one.missing.is_some()));
     }
 }
