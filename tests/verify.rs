@@ -447,7 +447,7 @@ fn a_contract_that_no_loop_was_started_with_does_not_verify() {
         ("/limits/evidence_kib", json!(4097), "limits.evidence_kib"),
         ("/limits/unread_diffs", json!(101), "limits.unread_diffs"),
         ("/worker/command/exec", json!([]), "worker.command"),
-        ("/worker/usage", json!("claude"), "worker.usage"),
+        ("/worker/usage", json!("copilot"), "of its schema"),
         ("/worker/reserve_usd", json!("10000.000001"), "worker.reserve_usd"),
         ("/metric/name", json!("x".repeat(65)), "metric.name"),
         ("/metric/target", json!(-0.5), "metric.from"),
