@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use crate::support::{TestEnv, tool};
 
@@ -112,37 +112,6 @@ fn the_larger_one() {
 }
 
 #[test]
-fn a_twin_that_vanishes_is_missed() {
-    let terms = |same: &'static str| {
-        let env = TestEnv::new();
-        env.write("tests/run.sh", "cat src/out; grep -q '^fail' src/out && exit 1; exit 0\n");
-        env.write("src/out", "ok a\nfail a\nok b\ndone 3\n");
-        Terms {
-            check_paths: "[\"tests/**\"]",
-            // The red one is left out first, and mended then.
-            worker: "case $GIT_LOOP_ITERATION in\n1) printf 'ok a\\nok b\\ndone 2\\n' > src/out ;;\n*) printf 'ok a\\nok a\\nok b\\ndone 3\\n' > src/out ;;\nesac\n",
-            check: &format!("command = [\"sh\", \"tests/run.sh\"]\nformat = \"lines\"\n{same}"),
-            metric: FAILURES,
-            rest: "[guards]\non_violation = \"reject\"\n",
-        }
-        .write(&env);
-        env
-    };
-    let env = terms("");
-    converge(&env, "fix");
-    assert_eq!(story(&env, "fix", 2), "metric_integrity_violation 0\ntarget_met 0\n");
-    assert_eq!(receipt(&env, "fix", 1)["check"]["lost"], json!(["a #2"]));
-    let env = terms("same_ids = \"merged\"\n");
-    converge(&env, "fix");
-    assert_eq!(story(&env, "fix", 1), "target_met 0\n");
-    let other = env.repo().join("loop.toml");
-    let toml = std::fs::read_to_string(&other).unwrap().replace("format = \"lines\"", "format = \"tap\"");
-    env.write("loop.toml", toml);
-    let refused = env.git_loop(&["start", "other", "-f", "loop.toml"]).expect_code(129).stderr;
-    assert!(refused.contains("`check.same_ids` is not read with `check.format = \"tap\"`"), "{refused}");
-}
-
-#[test]
 fn words() {
     assert_eq!(tiny::apart("kitten", "sitting"), 3);
 }
@@ -199,6 +168,37 @@ fn crate_terms(rest: &str) -> Terms<'_> {
 fn compiled(report: &str) -> Vec<&str> {
     let lines = report.lines().filter_map(|line| line.trim().strip_prefix("Compiling "));
     lines.filter_map(|line| line.split(' ').next()).collect()
+}
+
+#[test]
+fn a_twin_that_vanishes_is_missed() {
+    let terms = |same: &'static str| {
+        let env = TestEnv::new();
+        env.write("tests/run.sh", "cat src/out; grep -q '^fail' src/out && exit 1; exit 0\n");
+        env.write("src/out", "ok a\nfail a\nok b\ndone 3\n");
+        Terms {
+            check_paths: "[\"tests/**\"]",
+            // The red one is left out first, and mended then.
+            worker: "case $GIT_LOOP_ITERATION in\n1) printf 'ok a\\nok b\\ndone 2\\n' > src/out ;;\n*) printf 'ok a\\nok a\\nok b\\ndone 3\\n' > src/out ;;\nesac\n",
+            check: &format!("command = [\"sh\", \"tests/run.sh\"]\nformat = \"lines\"\n{same}"),
+            metric: FAILURES,
+            rest: "[guards]\non_violation = \"reject\"\n",
+        }
+        .write(&env);
+        env
+    };
+    let env = terms("");
+    converge(&env, "fix");
+    assert_eq!(story(&env, "fix", 2), "metric_integrity_violation 0.0\ntarget_met 0.0\n");
+    assert_eq!(receipt(&env, "fix", 1)["check"]["lost"], json!(["a #2"]));
+    let env = terms("same_ids = \"merged\"\n");
+    converge(&env, "fix");
+    assert_eq!(story(&env, "fix", 1), "target_met 0.0\n");
+    let other = env.repo().join("loop.toml");
+    let toml = std::fs::read_to_string(&other).unwrap().replace("format = \"lines\"", "format = \"tap\"");
+    env.write("loop.toml", toml);
+    let refused = env.git_loop(&["start", "other", "-f", "loop.toml"]).expect_code(129).stderr;
+    assert!(refused.contains("`check.same_ids` is not read with `check.format = \"tap\"`"), "{refused}");
 }
 
 #[test]
