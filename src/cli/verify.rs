@@ -40,6 +40,7 @@ const BELIEVED: &[&str] = &[
     "why an iteration was interrupted, and what could not enter a candidate",
     "what isolation was enforced",
     "what the worker reported as its cost",
+    "which agent and model worked on or reviewed lasting code",
     "that refs, config and hooks were left alone while the worker ran",
 ];
 
